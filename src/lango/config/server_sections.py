@@ -98,6 +98,9 @@ class ServerLimits(Section):
     """Total size limit of the files of one message. With 0 no files are accepted."""
     max_attachments: Annotated[int, Field(ge=0)] = 10
     """Limit of files per message."""
+    max_uploaded_bytes: Annotated[int, Field(ge=0)] = 1_000_000_000
+    """Total size limit of the files that a user has uploaded to `/v1/files`; each counts for at least 100,000 bytes. A
+    single file is limited by `store.max_artifact_bytes`."""
     max_import_bytes: Annotated[int, Field(gt=0)] = 100_000_000
     """Size limit of an imported session."""
     max_unfinished_bytes: Annotated[int, Field(gt=0)] = 500_000_000
@@ -128,6 +131,12 @@ class ServerSettings(Section):
     client_instructions: bool = True
     """Whether clients of OpenAI's APIs and AG-UI may add instructions to the agent's own, by system and developer
     messages, `instructions` and `context`; if not, such a request is refused with 400."""
+    fetch_files: bool = True
+    """Whether clients of OpenAI's APIs and AG-UI may send pictures and files by their address, which the server
+    fetches. Only public addresses are reached, and those of `file_addresses`."""
+    file_addresses: list[str] = Field(default=[])
+    """Addresses that `fetch_files` may reach though they are not public, each `address:port`, such as
+    `"10.0.0.7:443"`."""
     allowed_origins: list[str] = Field(default=[])
     """Other origins whose web pages may call the server, such as `"https://app.example"`."""
     allowed_hosts: list[str] = Field(default=[])

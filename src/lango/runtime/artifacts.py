@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from lango.errors import ArtifactNotFound, ArtifactRefused, Unstorable
 from lango.messages import FILE_NAME, ArtifactFile, Attachment, StoredBytes
@@ -26,6 +26,10 @@ class Artifacts:
         self._store = store
         self._app_name = app_name
         self._max_bytes = max_bytes
+
+    def of_app(self, app_name: str) -> Self:
+        """Return the artifacts of another app in the same store."""
+        return type(self)(self._store, app_name, self._max_bytes)
 
     async def list(self, session_id: str | None, *, user_id: str = "user") -> Sequence[Artifact]:
         """List the newest version of each artifact of a session and of its user, by name."""

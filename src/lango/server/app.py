@@ -45,6 +45,7 @@ from lango.server.compat.agui import agui_routes
 from lango.server.compat.mcp import mcp_routes
 from lango.server.compat.openai import openai_routes
 from lango.server.compat.openai.completion import OpenAiErrorBody
+from lango.server.compat.openai.files import file_routes
 from lango.server.compat.openai.responses import response_routes, response_socket
 from lango.server.context import ServedAgents
 from lango.server.errors import path_without_secret
@@ -92,6 +93,7 @@ _ROUTERS = (
     memory_routes.router,
     websocket.router,
     openai_routes.router,
+    file_routes.router,
     response_routes.router,
     response_socket.router,
     agui_routes.router,

@@ -356,6 +356,9 @@ async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url
                     "/v1/sessions/{session_id}/memory/{note_id}",
                     "delete",
                 ),  # needs a note: tests of memory
+                ("/v1/files", "post"),  # needs a form: test_openai_uploads.py
+                *((f"/v1/files/{{file_id}}{rest}", "get") for rest in ("", "/content")),
+                ("/v1/files/{file_id}", "delete"),
                 ("/v1/responses/{response_id}", "get"),  # need a response: test_responses.py
                 ("/v1/responses/{response_id}", "delete"),
                 ("/v1/responses/{response_id}/cancel", "post"),

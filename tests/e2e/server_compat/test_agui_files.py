@@ -162,14 +162,10 @@ def picture(data: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("parts", "status", "why"),
     [
-        (
-            [media("url", "https://example.com/cat.png")],
-            400,
-            "this server does not fetch URLs; send file 1 as a data: URL",
-        ),
-        ([media("url", "file:///etc/passwd")], 400, "this server does not fetch URLs"),
+        ([media("url", "http://10.0.0.1/cat.png")], 400, "its address is not public"),
+        ([media("url", "file:///etc/passwd")], 400, "file 1 cannot be read: send it as a data: URL"),
         ([media("file", "file-123")], 400, "file ids are not supported"),
-        ([BinaryInputContent(mime_type="image/png", url="http://example.com/a")], 400, "does not fetch URLs"),
+        ([BinaryInputContent(mime_type="image/png", url="http://10.0.0.1/a")], 400, "its address is not public"),
         ([BinaryInputContent(mime_type="image/png", id="a")], 400, "file ids are not supported"),
         ([{"type": "binary", "mimeType": "image/png"}], 400, "this is not a valid AG-UI RunAgentInput"),
         ([{"type": "binary", "data": ENCODED}], 400, "this is not a valid AG-UI RunAgentInput"),

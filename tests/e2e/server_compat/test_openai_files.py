@@ -179,21 +179,15 @@ async def test_a_file_name_with_a_lone_surrogate_is_repaired(server: Server) -> 
 @pytest.mark.parametrize(
     ("parts", "why", "code"),
     [
-        (
-            [picture("https://example.com/cat.png")],
-            "this server does not fetch URLs; send file 1 as a data: URL",
-            "BadRequest",
-        ),
-        ([picture("http://127.0.0.1/cat.png")], "this server does not fetch URLs", "BadRequest"),
-        ([picture("file:///etc/passwd")], "this server does not fetch URLs", "BadRequest"),
+        ([picture("http://127.0.0.1/cat.png")], "its address is not public", "invalid_file_url"),
+        ([picture("file:///etc/passwd")], "file 1 cannot be read: send it as a data: URL", "BadRequest"),
         ([picture("data:image/svg+xml,<svg/>")], "as a data: URL (data:image/png;base64,...)", "BadRequest"),
         ([picture("")], "as a data: URL", "BadRequest"),
         ([picture(url_of(PNG)), picture("data:image/png;base64,a\u00e9b=")], "file 2 is not base64", "BadRequest"),
         ([picture("data:image/png;base64,not base64!")], "file 1 is not base64", "BadRequest"),
         ([file(filename="a.pdf", file_data=base64.b64encode(PDF).decode())], "as a data: URL", "BadRequest"),
-        ([file(filename="a.pdf", file_data="https://example.com/a.pdf")], "as a data: URL", "BadRequest"),
-        ([file(file_id="file-123")], "file_id is not supported", "BadRequest"),
-        ([file(filename="a.pdf")], "send file_data", "BadRequest"),
+        ([file(filename="a.pdf", file_data="http://10.0.0.1/a.pdf")], "is not public", "invalid_file_url"),
+        ([file(filename="a.pdf")], "a file needs file_data", "BadRequest"),
         (
             [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}],
             "of the types text",

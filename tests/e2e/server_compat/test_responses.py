@@ -353,12 +353,12 @@ async def test_a_failure_is_the_sdks_own_error_and_the_response_says_why(client:
         ({"input": [{"type": "computer_call", "id": "x"}]}, "input: items of type 'computer_call' are not"),
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input: the tool messages"),
         (
-            {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]},
-            "input: file_id is not supported",
+            {"input": [{"role": "user", "content": [{"type": "input_file", "filename": "f"}]}]},
+            "input: an input_file needs file_data",
         ),
         (
-            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x/y"}]}]},
-            "input: this server does not fetch URLs",
+            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://10.0.0.1/y"}]}]},
+            "input: could not fetch http://10.0.0.1/y: its address is not public",
         ),
         ({"input": [{"type": "mcp_approval_response", "approval_request_id": "x", "approve": True}]}, "input: an mcp"),
     ],

@@ -29,11 +29,12 @@ def read_base64_file(number: int, name: str | None, mime_type: str | None, text:
 
 
 def read_data_url(number: int, name: str | None, url: str) -> Attachment:
-    """Decode a file in a `data:` URL; other URLs are not fetched."""
+    """Decode a file in a `data:` URL."""
     head = _BASE64_URL.match(url[:_MAX_URL_HEAD])
     if head is None:
         raise bad_request(
-            f"messages: this server does not fetch URLs; send file {number} as a data: URL (data:image/png;base64,...)"
+            f"messages: file {number} cannot be read: send it as a data: URL (data:image/png;base64,...), or its https "
+            "address"
         )
     return read_base64_file(number, name, head[1], url[head.end() :])
 

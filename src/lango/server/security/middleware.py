@@ -27,6 +27,9 @@ _PATHS_WITH_FILES = re.compile(
 )
 _IMPORT_PATH = "/v1/sessions/import"
 _ARTIFACT_PATH = re.compile(r"/v1/(sessions/[^/]+/)?artifacts/.+", re.DOTALL)
+_UPLOAD_PATH = "/v1/files"
+_MAX_FORM_BYTES = 10_000
+"""The most bytes of a form around its file."""
 _CONVERSATION_PATHS = frozenset({"/agui", "/v1/chat/completions", "/v1/responses", "/v1/responses/compact"})
 _TRIGGER_PATHS = "/v1/triggers/"
 _ANY_KIND = "*/*"
@@ -66,6 +69,9 @@ class RequestGuard:
         limits = settings.limits
         most = max(limits.max_body_bytes, limits.max_conversation_bytes)
         self._artifact_limit = _BodyLimit(_ANY_KIND, max_artifact_bytes, "store.max_artifact_bytes")
+        self._upload_limit = _BodyLimit(
+            "multipart/form-data", max_artifact_bytes + _MAX_FORM_BYTES, "store.max_artifact_bytes"
+        )
         self._import_limit = _BodyLimit(
             "application/x-ndjson", limits.max_import_bytes, "server.limits.max_import_bytes"
         )
@@ -75,7 +81,7 @@ class RequestGuard:
         self._default_limit = _BodyLimit(_JSON, limits.max_body_bytes, "server.limits.max_body_bytes")
         self._conversation_limit = _BodyLimit(_JSON, most, "server.limits.max_conversation_bytes")
         self._body_timeout_s = limits.body_timeout_s
-        all_limits = (self._artifact_limit, self._import_limit, self._message_limit, self._conversation_limit)
+        all_limits = (self._upload_limit, self._import_limit, self._message_limit, self._conversation_limit)
         self._unfinished = _UnfinishedBodies(limits.max_unfinished_bytes, max(one.max_bytes for one in all_limits))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,6 +139,8 @@ class RequestGuard:
             return self._import_limit
         if _ARTIFACT_PATH.fullmatch(scope["path"]):  # by PUT, which no page of another site sends
             return self._artifact_limit
+        if scope["path"] == _UPLOAD_PATH:
+            return self._upload_limit
         if scope["path"].startswith(_TRIGGER_PATHS):  # the secret of a trigger is in no browser
             return self._trigger_limit
         if scope["path"] in _CONVERSATION_PATHS:

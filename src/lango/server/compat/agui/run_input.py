@@ -25,9 +25,9 @@ from lango.server.compat.inline_files import (
     attachments_of_message,
     file_fingerprint,
     read_base64_file,
-    read_data_url,
     read_user_message,
 )
+from lango.server.compat.linked_files import FileLink, LinkedFiles, load_links
 from lango.server.compat.resent_history import (
     FILE_LEFT_OUT,
     Results,
@@ -142,7 +142,8 @@ class _Run(Struct, frozen=True):
         options = ModelOptions(instruction=instruction) if instruction else None
         request = TurnRequest(client_tools=tools, options=options)
         sent = [message for message in run_input.messages if isinstance(message, _Sent)]
-        messages = await run_in_thread(_read_messages, sent)
+        linked = await load_links(_file_links(sent), user.settings.server)
+        messages = await run_in_thread(_read_messages, sent, linked)
         if run_input.resume:
             return cls(messages, request)
         check_last(messages)
@@ -203,17 +204,24 @@ def _instructions(run_input: agui.RunAgentInput) -> Iterator[str]:
             yield f"{item.description}:\n{item.value}" if item.description.strip() else item.value
 
 
-def _read_messages(sent: Sequence[_Sent]) -> list[Message]:
+def _file_links(sent: Sequence[_Sent]) -> list[FileLink]:
+    """Return where the files of the user's messages are that are not in the messages."""
+    contents = [message.content for message in sent if isinstance(message, agui.UserMessage)]
+    parts = [part for content in contents if not isinstance(content, str) for part in content]
+    return [_link(part) for part in parts if not isinstance(part, agui.TextPart)]
+
+
+def _read_messages(sent: Sequence[_Sent], linked: LinkedFiles) -> list[Message]:
     """Return the messages of a conversation. Raise `ApiError` for an unreadable file in the last one."""
-    return [_read_message(message, last=message is sent[-1]) for message in sent]
+    return [_read_message(message, linked, last=message is sent[-1]) for message in sent]
 
 
-def _read_message(message: _Sent, *, last: bool) -> Message:
+def _read_message(message: _Sent, linked: LinkedFiles, *, last: bool) -> Message:
     match message:
         case agui.UserMessage(content=content):
             parts = [agui.TextPart(text=content)] if isinstance(content, str) else content
             text = "".join(part.text for part in parts if isinstance(part, agui.TextPart))
-            readers = [partial(_read_file, part) for part in parts if not isinstance(part, agui.TextPart)]
+            readers = [partial(_read_file, part, linked) for part in parts if not isinstance(part, agui.TextPart)]
             return read_user_message(text, readers, last=last)
         case agui.AssistantMessage(content=text, tool_calls=calls):
             return Message(
@@ -305,7 +313,17 @@ def _is_approved(payload: Any) -> bool:
             return False
 
 
-def _read_file(part: agui.ImagePart | agui.AudioPart | agui.VideoPart | agui.DocumentPart, number: int) -> Attachment:
+_FilePart = agui.ImagePart | agui.AudioPart | agui.VideoPart | agui.DocumentPart
+
+
+def _link(part: _FilePart) -> FileLink:
+    if isinstance(part.source, agui.DataSource):
+        return FileLink("")
+    is_upload = isinstance(part.source, agui.FileSource)
+    return FileLink(part.source.value, is_upload, is_image=isinstance(part, agui.ImagePart) and not is_upload)
+
+
+def _read_file(part: _FilePart, linked: LinkedFiles, number: int) -> Attachment:
     match part.metadata:
         case {"filename": str(name)}:
             pass
@@ -314,10 +332,8 @@ def _read_file(part: agui.ImagePart | agui.AudioPart | agui.VideoPart | agui.Doc
     match part.source:
         case agui.DataSource() as source:
             return read_base64_file(number, name, source.mime_type, source.value)
-        case agui.FileSource():
-            raise bad_request(f"messages: file ids are not supported; send file {number} as base64 data")
-        case source:
-            return read_data_url(number, name, source.value)
+        case _:
+            return linked.read(number, name, _link(part))
 
 
 def _upgrade_message(message: Mapping[str, Any]) -> Mapping[str, Any]:

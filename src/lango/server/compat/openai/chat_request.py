@@ -1,5 +1,6 @@
 """Parse a chat completion request and refuse what the agent does not support."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec.structs import replace
@@ -9,7 +10,8 @@ from lango.config import ServerLimits, ServerSettings
 from lango.history.pairing import parse_result_text
 from lango.messages import Attachment, Message, ToolCall
 from lango.server.compat.carried_history import parse_arguments
-from lango.server.compat.inline_files import read_data_url, read_user_message
+from lango.server.compat.inline_files import read_user_message
+from lango.server.compat.linked_files import FileLink, LinkedFiles
 from lango.server.compat.openai.chat_options import ChatOptions
 from lango.server.compat.resent_history import FILE_LEFT_OUT, check_last, client_instruction, result_message
 from lango.server.errors import bad_request
@@ -21,13 +23,13 @@ _MAX_MESSAGES = 5_000
 
 
 class ImageUrl(BaseModel):
-    """An image as a `data:` URL."""
+    """An image as a `data:` URL, or by its address."""
 
     url: str
 
 
 class FileData(BaseModel):
-    """A file, as a `data:` URL."""
+    """A file, as a `data:` URL, or by the id of an upload."""
 
     filename: str | None = None
     file_data: str | None = None
@@ -42,14 +44,23 @@ class ContentPart(BaseModel):
     image_url: ImageUrl | None = None
     file: FileData | None = None
 
-    def read_file(self, number: int) -> Attachment:
-        """Return the image or file of this part; raise `ApiError` for parts that are not supported."""
+    @property
+    def link(self) -> FileLink | None:
+        """Where its image or file is, or None if it names none."""
         if self.type == "image_url" and self.image_url:
-            return read_data_url(number, None, self.image_url.url)
+            return FileLink(self.image_url.url, is_image=True)
         if self.type == "file" and self.file and self.file.file_data:
-            return read_data_url(number, self.file.filename, self.file.file_data)
+            return FileLink(self.file.file_data)
+        if self.type == "file" and self.file and self.file.file_id:
+            return FileLink(self.file.file_id, is_upload=True)
+        return None
+
+    def read_file(self, linked: LinkedFiles, number: int) -> Attachment:
+        """Return the image or file of this part; raise `ApiError` for parts that are not supported."""
+        if (link := self.link) is not None:
+            return linked.read(number, self.file.filename if self.type == "file" and self.file else None, link)
         if self.type == "file":
-            raise bad_request("messages: file_id is not supported; send file_data as a data: URL")
+            raise bad_request("messages: a file needs file_data, a data: URL, or the file_id of an upload")
         raise bad_request("messages: a message may have parts of the types text, image_url and file only")
 
 
@@ -104,7 +115,7 @@ class ChatMessage(BaseModel):
         """The parts that are not text, in order."""
         return [part for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
 
-    def to_message(self, limits: ServerLimits, *, last: bool) -> Message:
+    def to_message(self, limits: ServerLimits, linked: LinkedFiles, *, last: bool) -> Message:
         """Return the message, without what only its author's server knows.
 
         Raise `ApiError` for an unreadable file in the last message of the user.
@@ -116,7 +127,7 @@ class ChatMessage(BaseModel):
             case "assistant":
                 return Message("assistant", self.text, tuple(call.to_call() for call in self.tool_calls or ()))
             case _:
-                readers = [part.read_file for part in self.file_parts]
+                readers = [partial(part.read_file, linked) for part in self.file_parts]
                 return read_user_message(self.text, readers, last=last, limits=limits)
 
 
@@ -168,13 +179,18 @@ class ChatRequest(ChatOptions):
     """The user of the client: together with a conversation id it names a session; see `session_selection`."""
     metadata: dict[str, Any] | None = None
 
-    def read_conversation(self, limits: ServerLimits) -> list[Message]:
+    def file_links(self) -> list[FileLink]:
+        """Return where the files of the user's messages are."""
+        parts = [part for message in self.messages if message.role == "user" for part in message.file_parts]
+        return [part.link for part in parts if part.link is not None]
+
+    def read_conversation(self, limits: ServerLimits, linked: LinkedFiles) -> list[Message]:
         """Return the messages without the client's instructions. Call it in a thread: there may be thousands.
 
         Raise `ApiError` unless the last one is a readable message of the user, or a result.
         """
         sent = [message for message in self.messages if not message.is_instruction]
-        messages = [message.to_message(limits, last=message is sent[-1]) for message in sent]
+        messages = [message.to_message(limits, linked, last=message is sent[-1]) for message in sent]
         check_last(messages)
         return messages
 

@@ -9,8 +9,10 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
+from lango.server.compat.linked_files import load_links
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.completion import Completion, OpenAiErrorBody, encode_error, openai_error_body
+from lango.server.compat.openai.files.uploaded_files import UploadedFiles
 from lango.server.compat.openai.named_conversation import named_conversation
 from lango.server.compat.session_header import SessionIdHeader, turn_headers
 from lango.server.compat.session_selection import submit_carried_history, submit_to_named_session
@@ -81,7 +83,8 @@ async def create_completion(
     tools, options = await request_body.read_turn(user.settings.server)
     turn_request = TurnRequest(key, tools, options)
     await user.check_token_quota()
-    messages = await run_in_thread(request_body.read_conversation, user.settings.server.limits)
+    linked = await load_links(request_body.file_links(), user.settings.server, UploadedFiles(user).load)
+    messages = await run_in_thread(request_body.read_conversation, user.settings.server.limits, linked)
     if session_id is not None:
         turn = await submit_to_named_session(user, session_id, messages, turn_request)
     else:

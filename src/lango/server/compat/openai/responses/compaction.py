@@ -46,7 +46,7 @@ async def compact(user: AgentUser, body: CompactRequest) -> dict[str, Any]:
     previous = await find_previous(user, body.previous_response_id)
     stored = await _stored_items(user.context, previous) if previous else []
     items = [*stored, *body.input]
-    read = await read_input(items, lambda item_id: load_item(user, item_id), user.settings.server.limits)
+    read = await read_input(user, items, lambda item_id: load_item(user, item_id))
     if read.approvals:
         raise bad_request("input: answer approval requests with POST /v1/responses, and compact after that")
     if not read.messages:

@@ -7,6 +7,7 @@ left out. System and developer messages become instructions of the turn.
 import base64
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Struct
@@ -17,9 +18,12 @@ from lango.config import ServerLimits
 from lango.history.pairing import parse_result_text
 from lango.messages import Attachment, Message, ToolCall
 from lango.server.compat.carried_history import parse_arguments
-from lango.server.compat.inline_files import read_data_url, read_user_message
+from lango.server.compat.inline_files import read_user_message
+from lango.server.compat.linked_files import FileLink, LinkedFiles, load_links
+from lango.server.compat.openai.files.uploaded_files import UploadedFiles
 from lango.server.compat.openai.responses.response_ids import read_approval_request_id, response_of_item
 from lango.server.compat.resent_history import FILE_LEFT_OUT, result_message
+from lango.server.context import AgentUser
 from lango.server.errors import ApiError, bad_request
 from lango.threads import run_in_thread
 
@@ -50,10 +54,19 @@ class InputPart(BaseModel):
         """Return the part as the client sent it."""
         return self.model_dump(exclude_unset=True) | ({"detail": "auto"} if self.type == "input_image" else {})
 
-    def read_file(self, number: int) -> Attachment:
+    @property
+    def link(self) -> FileLink | None:
+        """Where its image or file is, or None if it names none."""
+        is_image = self.type == "input_image"
+        address = self.image_url if is_image else self.file_data or self.file_url
+        if address:
+            return FileLink(address, is_image=is_image)
+        return FileLink(self.file_id, is_upload=True) if self.file_id else None
+
+    def read_file(self, linked: LinkedFiles, number: int) -> Attachment:
         """Return the image or file of this part."""
         name = self.filename if self.type == "input_file" else None
-        return read_data_url(number, name, self.image_url or self.file_data or self.file_url or "")
+        return linked.read(number, name, self.link or FileLink(""))
 
 
 class InputItem(BaseModel):
@@ -98,35 +111,39 @@ class ReadInput(Struct, frozen=True):
     """The responses whose items are resent, in order."""
 
 
-async def read_input(given: Sequence[InputItem], load_item: LoadItem, limits: ServerLimits) -> ReadInput:
+async def read_input(user: AgentUser, given: Sequence[InputItem], load_item: LoadItem) -> ReadInput:
     """Read the input of a request. Raise `ApiError` for items that are not supported."""
     items = [
         InputItem.model_validate(await load_item(item.id or "")) if _is_reference(item) else item for item in given
     ]
-    return await run_in_thread(_read_items, items, limits)  # there may be thousands
+    parts = [part for item in items if item.role == "user" and isinstance(item.content, list) for part in item.content]
+    links = [part.link for part in parts if part.type in ("input_image", "input_file") and part.link is not None]
+    settings = user.settings.server
+    linked = await load_links(links, settings, UploadedFiles(user).load)
+    return await run_in_thread(_read_items, items, settings.limits, linked)  # there may be thousands
 
 
 def _is_reference(item: InputItem) -> bool:
     return item.type == "item_reference" or item.model_fields_set == {"id"}
 
 
-def _read_items(items: Sequence[InputItem], limits: ServerLimits) -> ReadInput:
+def _read_items(items: Sequence[InputItem], limits: ServerLimits, linked: LinkedFiles) -> ReadInput:
     read = ReadInput([], [], [], [], [])
     for item in items:
         if item.id and (response_id := response_of_item(item.id)):
             read.response_ids.append(response_id)
         count = len(read.messages)
-        _add_item(read, item, limits, last=item is items[-1])
+        _add_item(read, item, limits, linked, last=item is items[-1])
         if len(read.messages) > count:
             read.earlier_approvals.extend(read.approvals)
             read.approvals.clear()
     return read
 
 
-def _add_item(read: ReadInput, item: InputItem, limits: ServerLimits, *, last: bool) -> None:
+def _add_item(read: ReadInput, item: InputItem, limits: ServerLimits, linked: LinkedFiles, *, last: bool) -> None:
     match item.type:
         case "message":
-            _add_message(read, item, limits, last=last)
+            _add_message(read, item, limits, linked, last=last)
         case "function_call":
             _add_call(read, item)
         case "function_call_output":
@@ -151,11 +168,11 @@ def _add_item(read: ReadInput, item: InputItem, limits: ServerLimits, *, last: b
             )
 
 
-def _add_message(read: ReadInput, item: InputItem, limits: ServerLimits, *, last: bool) -> None:
+def _add_message(read: ReadInput, item: InputItem, limits: ServerLimits, linked: LinkedFiles, *, last: bool) -> None:
     text, files = _split(item.content)
     match item.role:
         case "user":
-            readers = [part.read_file for part in files]
+            readers = [partial(part.read_file, linked) for part in files]
             read.messages.append(read_user_message(text, readers, last=last, limits=limits))
         case "assistant":
             read.messages.append(Message("assistant", text))
@@ -191,12 +208,12 @@ def _split(content: str | list[InputPart] | None) -> tuple[str, list[InputPart]]
                 texts.append(part.text)
             case "refusal":
                 texts.append(part.refusal)
-            case "input_image" if part.image_url:
+            case "input_image" | "input_file" if part.link is not None:
                 files.append(part)
-            case "input_file" if part.file_data or part.file_url:
-                files.append(part)
-            case "input_image" | "input_file":
-                raise _bad_request("file_id is not supported; send the file itself as a data: URL")
+            case "input_image":
+                raise _bad_request("an input_image needs an image_url, or the file_id of an upload")
+            case "input_file":
+                raise _bad_request("an input_file needs file_data, a file_url, or the file_id of an upload")
             case kind:
                 raise _bad_request(f"parts of type {kind!r} are not supported; send text, images and files")
     return "".join(texts), files

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from lango.errors import LangoError
 from lango.server.compat.openai.completion import OpenAiErrorBody
+from lango.server.compat.openai.item_page import item_page
 from lango.server.compat.openai.openai_routes import TURN_ERRORS
 from lango.server.compat.openai.responses.compaction import CompactRequest, compact
 from lango.server.compat.openai.responses.response_ids import get_response, session_key_of_response
@@ -141,16 +142,4 @@ async def list_input_items(
 ) -> Response:
     """List what the client sent for a response, the newest first; `after` is the id of the last item of a page."""
     items = await read_input_items(user.context, await get_response(user, response_id))
-    if order == "desc":
-        items.reverse()
-    start = next((place for place, item in enumerate(items, 1) if item["id"] == after), 0)
-    page = items[start : start + limit]
-    return JsonResponse(
-        {
-            "object": "list",
-            "data": page,
-            "first_id": page[0]["id"] if page else None,
-            "last_id": page[-1]["id"] if page else None,
-            "has_more": start + limit < len(items),
-        }
-    )
+    return JsonResponse(item_page(items, after, limit, order))

@@ -71,7 +71,7 @@ async def _submit(
     user: AgentUser, body: ResponseRequest, session_id: str | None, key: str | None, unstored_id: str | None
 ) -> TurnRef:
     previous = await find_previous(user, body.previous_response_id, unstored_id)
-    read = await read_input(body.input, lambda item_id: load_item(user, item_id), user.settings.server.limits)
+    read = await read_input(user, body.input, lambda item_id: load_item(user, item_id))
     earlier = previous.parameters.get("_developer_messages", ()) if previous else ()
     developer_messages = [*earlier, *read.instructions]
     parameters = body.parameters() | ({"_developer_messages": developer_messages} if developer_messages else {})

@@ -1,0 +1,1 @@
+"""Serve OpenAI's files: uploads that messages refer to by their ids."""
