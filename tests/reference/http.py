@@ -31,6 +31,7 @@ _SECTIONS = {
     "openai": "OpenAI's chat completions",
     "responses": "OpenAI's responses",
     "files": "OpenAI's files",
+    "anthropic": "Anthropic's messages",
     "agui": "AG-UI",
     "a2a": "A2A",
 }
@@ -40,6 +41,7 @@ _HOWTOS = {
     "openai": "See [OpenAI clients](../howto/openai-client.md): what the model reads, which parameters hold.",
     "responses": "See [OpenAI's responses](../howto/openai-responses.md), also over a WebSocket at `/v1/responses`.",
     "files": "See [Uploads](../howto/openai-client.md#uploads): who has them, and how messages refer to them.",
+    "anthropic": "See [Anthropic clients](../howto/anthropic-client.md): what the model reads, which parameters hold.",
     "agui": "See [AG-UI](../howto/serve.md#other-protocols): state, files, client tools, edits.",
     "a2a": "See [A2A](../howto/a2a.md): tasks, contexts, waits, and the REST routes below `/a2a/{agent}/v1`.",
 }

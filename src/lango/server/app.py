@@ -42,6 +42,8 @@ from lango.server.compat.a2a import a2a_routes
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes
+from lango.server.compat.anthropic import anthropic_routes
+from lango.server.compat.anthropic.message_view import AnthropicErrorBody
 from lango.server.compat.mcp import mcp_routes
 from lango.server.compat.openai import openai_routes
 from lango.server.compat.openai.completion import OpenAiErrorBody
@@ -96,6 +98,7 @@ _ROUTERS = (
     file_routes.router,
     response_routes.router,
     response_socket.router,
+    anthropic_routes.router,
     agui_routes.router,
     a2a_routes.router,
     mcp_routes.router,
@@ -115,7 +118,8 @@ class _App(FastAPI):
         is_first_call = self.openapi_schema is None
         schema = super().openapi()
         if is_first_call:
-            complete_openapi(schema, [ErrorBody, OpenAiErrorBody], struct_components() | answer_component())
+            bodies = [ErrorBody, OpenAiErrorBody, AnthropicErrorBody]
+            complete_openapi(schema, bodies, struct_components() | answer_component())
         return schema
 
 
@@ -163,6 +167,7 @@ def create_app(settings: Settings, runtime: Runtime | OpenedAgents | None = None
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=[
                 *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"),
+                *("X-Api-Key", "Anthropic-Version", "Anthropic-Beta"),
                 *("Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"),
             ],
             expose_headers=["Retry-After", "X-Session-Id", "Mcp-Session-Id", errors.REQUEST_ID],

@@ -12,6 +12,7 @@ from tests.support.servers.server_process import Server, serving
 
 AGENT = Path(__file__).parents[2] / "support" / "servers" / "failing_agent.py"
 CHAT = {"model": "failing", "messages": [{"role": "user", "content": "go"}]}
+MESSAGE = CHAT | {"max_tokens": 9}
 RESPONSE = {"model": "failing", "input": "go"}
 RUN = {"appName": "obedient", "userId": "user", "newMessage": {"role": "user", "parts": [{"text": "go"}]}}
 AGUI = {"threadId": "agui", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "go"}]}
@@ -19,6 +20,8 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "messages": ("/v1/sessions/own/messages", {"text": "go"}, 200),
     "chat": ("/v1/chat/completions", CHAT, 500),
     "chat stream": ("/v1/chat/completions", CHAT | {"stream": True}, 200),
+    "Anthropic": ("/v1/messages", MESSAGE, 500),
+    "Anthropic stream": ("/v1/messages", MESSAGE | {"stream": True}, 200),
     "responses": ("/v1/responses", RESPONSE, 500),
     "responses stream": ("/v1/responses", RESPONSE | {"stream": True}, 200),
     "ADK": ("/run", RUN | {"sessionId": "run"}, 500),

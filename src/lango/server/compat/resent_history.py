@@ -121,7 +121,7 @@ async def submit_results(
 def check_all_answered(calls: Collection[str], answered: Collection[str]) -> None:
     """Raise `ApiError` if a client tool call has no result."""
     if missing := ", ".join(sorted(set(calls).difference(answered))):
-        raise bad_request(f"messages: each tool call needs a tool message; there is none for {missing}")
+        raise bad_request(f"messages: each tool call needs its result; there is none for {missing}")
 
 
 async def results_key(context: ServerContext, session: SessionInfo, calls: Collection[str], *more: str) -> str:

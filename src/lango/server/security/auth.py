@@ -146,11 +146,15 @@ def _make_issuer(settings: ServerSettings) -> "Issuer | None":
 
 
 def read_authorization(connection: HTTPConnection) -> str | None:
-    """Return the Authorization header, or that of a browser's WebSocket, the subprotocol `bearer.<key>`."""
+    """Return the Authorization header, or the same of a browser's WebSocket or of a client of Anthropic's API.
+
+    A browser's WebSocket offers the subprotocol `bearer.<key>`; such a client sends its key in `X-Api-Key`.
+    """
     offered = [name for name in connection.scope.get("subprotocols", ()) if name.startswith(_BEARER_SUBPROTOCOL)]
-    return (
-        f"Bearer {offered[0].removeprefix(_BEARER_SUBPROTOCOL)}" if offered else connection.headers.get("authorization")
-    )
+    if offered:
+        return f"Bearer {offered[0].removeprefix(_BEARER_SUBPROTOCOL)}"
+    authorization, key = connection.headers.get("authorization"), connection.headers.get("x-api-key")
+    return f"Bearer {key}" if authorization is None and key else authorization
 
 
 async def authenticate_request(request: Request) -> None:

@@ -30,7 +30,8 @@ _ARTIFACT_PATH = re.compile(r"/v1/(sessions/[^/]+/)?artifacts/.+", re.DOTALL)
 _UPLOAD_PATH = "/v1/files"
 _MAX_FORM_BYTES = 10_000
 """The most bytes of a form around its file."""
-_CONVERSATION_PATHS = frozenset({"/agui", "/v1/chat/completions", "/v1/responses", "/v1/responses/compact"})
+_ANTHROPIC_PATHS = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
+_CONVERSATION_PATHS = _ANTHROPIC_PATHS | {"/agui", "/v1/chat/completions", "/v1/responses", "/v1/responses/compact"}
 _TRIGGER_PATHS = "/v1/triggers/"
 _ANY_KIND = "*/*"
 _JSON = "application/json"
@@ -91,7 +92,7 @@ class RequestGuard:
             return
         request_id = f"req_{uuid.uuid4().hex}"  # of this server alone: a client's may be made to confuse a log
         current_request_id.set(request_id)
-        response = _HeadersSend(send, request_id)
+        response = _HeadersSend(send, _request_id_headers(scope["path"], request_id))
         try:
             self._check(scope, Headers(scope=scope))
         except ApiError as refused:
@@ -263,9 +264,9 @@ class _BoundedReceive:
 class _HeadersSend:
     """Adds security headers and the id of the request to every response."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id_headers: dict[str, str]) -> None:
         self._send = send
-        self._headers = _SECURITY_HEADERS | {REQUEST_ID: request_id}
+        self._headers = _SECURITY_HEADERS | request_id_headers
         self.has_started = False
 
     async def __call__(self, message: Message) -> None:
@@ -275,6 +276,12 @@ class _HeadersSend:
             for name, value in self._headers.items():
                 headers.setdefault(name, value)
         await self._send(message)
+
+
+def _request_id_headers(path: str, request_id: str) -> dict[str, str]:
+    """Return the headers that name a request; Anthropic's clients read another one."""
+    names = (REQUEST_ID, "Request-Id") if path in _ANTHROPIC_PATHS else (REQUEST_ID,)
+    return dict.fromkeys(names, request_id)
 
 
 async def _send_refusal(refused: ApiError, scope: Scope, receive: Receive, send: Send) -> None:

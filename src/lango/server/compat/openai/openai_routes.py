@@ -26,6 +26,7 @@ from lango.server.streaming.sse import EventStreamResponse
 from lango.submissions import TurnRequest
 from lango.threads import run_in_thread
 
+_NEVER = "1970-01-01T00:00:00Z"
 _OpenAiRoute = route_with_error_body(openai_error_body)
 _ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS, OpenAiErrorBody)
 TURN_ERRORS = error_responses(
@@ -53,7 +54,9 @@ router = AuthenticatedRouter("/v1", tags=["openai"], responses=_ERRORS, route_cl
 @router.get("/models")
 async def list_models(user: CurrentUser) -> dict[str, Any]:
     """List the models: the agents."""
-    return {"object": "list", "data": [_model_card(one) for one in user.context.agents.contexts.values()]}
+    names = list(user.context.agents.contexts)
+    page = {"has_more": False, "first_id": names[0], "last_id": names[-1]}  # for Anthropic's clients
+    return {"object": "list", "data": [_model_card(one) for one in user.context.agents.contexts.values()], **page}
 
 
 @router.get("/models/{model}", include_in_schema=False)
@@ -66,7 +69,10 @@ async def read_model(model: str, user: CurrentUser) -> dict[str, Any]:
 
 
 def _model_card(context: ServerContext) -> dict[str, Any]:
-    return {"id": context.runtime.app_name, "object": "model", "created": 0, "owned_by": "lango"}
+    """Return an agent as a model, for OpenAI's clients and for Anthropic's."""
+    name = context.runtime.app_name
+    card: dict[str, Any] = {"id": name, "object": "model", "created": 0, "owned_by": "lango"}
+    return card | {"type": "model", "display_name": name, "created_at": _NEVER, "lifecycle": "active"}
 
 
 @router.post("/chat/completions", response_model=None, responses=_COMPLETION | TURN_ERRORS)

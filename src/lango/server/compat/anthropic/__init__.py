@@ -1,0 +1,1 @@
+"""Serve Anthropic's messages."""
