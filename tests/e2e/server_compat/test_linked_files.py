@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import openai
 import pytest
+from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from tests.e2e.server_compat.test_openai import assistant, complete, user
@@ -95,7 +96,7 @@ def item(*parts: dict[str, Any]) -> Any:
     return [{"role": "user", "content": [{"type": "input_text", "text": "see"}, *parts]}]
 
 
-async def test_a_picture_and_a_file_are_fetched(client: AsyncOpenAI, web: str) -> None:
+async def test_a_picture_and_a_file_are_fetched(client: AsyncOpenAI, server: Server, web: str) -> None:
     seen = [file_summary("cat.png", "image/png", PNG), file_summary("a paper.pdf", "application/pdf", PDF)]
     paper = file(file_data=f"{web}/a%20paper.pdf")
     answer, _ = await complete(client, user_parts(text("see"), picture(f"{web}/moved"), paper))
@@ -106,6 +107,14 @@ async def test_a_picture_and_a_file_are_fetched(client: AsyncOpenAI, web: str) -
     ]
     response = await client.responses.create(model="obedient", input=item(*parts))
     assert response.output_text == answer
+    sources: list[dict[str, Any]] = [
+        {"type": "image", "source": {"type": "url", "url": f"{web}/cat.png"}},
+        {"type": "document", "source": {"type": "url", "url": f"{web}/a%20paper.pdf"}},
+    ]
+    async with AsyncAnthropic(base_url=server.url, api_key="none", timeout=TIMEOUT_S) as anthropic:
+        create: Any = anthropic.messages.create
+        message = await create(model="m", max_tokens=99, messages=[user_parts(text("see"), *sources)])
+    assert message.content[0].text == answer
 
 
 async def test_a_resent_address_continues_its_session(client: AsyncOpenAI, web: str) -> None:
