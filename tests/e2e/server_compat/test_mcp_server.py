@@ -440,21 +440,23 @@ async def test_a_credential_is_asked_for_by_its_address_and_no_secret_by_a_form(
                 assert "secret" in text_of(refused)
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_process_speaks_nothing_but_the_protocol_and_keeps_its_sessions(tmp_path: Path, era: str) -> None:
+async def test_a_process_speaks_nothing_but_the_protocol_and_keeps_its_sessions(tmp_path: Path) -> None:
     agent = tmp_path / "shop.py"
     agent.write_text(SHOP.replace("    yield ", "    print('asking')\n    yield ") + "\nprint('loading')\n")
     config = configure(tmp_path, f"sqlite:///{tmp_path}/lango.db", agent=f"module = {json.dumps(str(agent))}", name="")
-    user = Asked(size=4)
-    async with started(config, era, elicitation_callback=user) as client:
-        done = await call(client, "shop", message="a shirt")
-        assert done["output"] == {"size": 4}
-        [question] = user.questions
-        assert question.message == "Which size?"
-    async with started(config, era) as client:
-        assert (await call(client, "shop", session=done["session"]))["output"] == {"size": 4}
-    async with started(config, era, "--user", "ben") as client:
-        assert (await client.call_tool("shop", {"session": done["session"]})).is_error
+    sessions: list[str] = []
+    for era in ERAS:
+        user = Asked(size=4)
+        async with started(config, era, elicitation_callback=user) as client:
+            for session in sessions:  # of the process before
+                assert (await call(client, "shop", session=session))["output"] == {"size": 4}
+            done = await call(client, "shop", message="a shirt")
+            assert done["output"] == {"size": 4}
+            [question] = user.questions
+            assert question.message == "Which size?"
+            sessions.append(done["session"])
+    async with started(config, ERAS[0], "--user", "ben") as client:
+        assert (await client.call_tool("shop", {"session": sessions[0]})).is_error
 
 
 @pytest.mark.parametrize("era", ERAS)

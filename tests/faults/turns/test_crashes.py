@@ -19,7 +19,7 @@ from tests.support.turn_worker import (
     retry_and_go_on,
 )
 
-RANDOM_KILLS = 30
+RANDOM_KILLS = 20
 KILLS_PER_SESSION = 10
 
 

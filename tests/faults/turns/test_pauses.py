@@ -14,6 +14,15 @@ from tests.support.servers.oauth_server import OAuthServer, oauth_server
 from tests.support.store_workers import Worker
 
 PAUSED = ("waiting", "done")
+ON_BOTH = (
+    "an input of a nested workflow after an agent",
+    "an approval",
+    "a long-running tool in a workflow that is an agent's tool",
+    "an OAuth access in a task",
+    "a key",
+)
+"""One shape of each kind of wait, for PostgreSQL too: the other shapes differ in what ADK does above the store."""
+RUNS = [("sqlite", shape) for shape in SHAPES] + [("postgres", shape) for shape in ON_BOTH]
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +44,11 @@ async def step(url: str, folder: Path, shape: str, name: str, *, dies: bool = Fa
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["answered", "killed with the answer"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("database", "shape"), RUNS)
 async def test_the_answer_to_another_process_continues_a_turn(
-    tmp_path: Path, store_url: str, shape: str, dies: bool, oauth: OAuthServer
+    request: pytest.FixtureRequest, tmp_path: Path, database: str, shape: str, dies: bool, oauth: OAuthServer
 ) -> None:
+    store_url: str = request.getfixturevalue(f"{database}_url")
     write_environment(tmp_path, oauth)
     asked = await step(store_url, tmp_path, shape, "ask")
     assert isinstance(asked, tuple)
