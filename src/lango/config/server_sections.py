@@ -137,6 +137,9 @@ class ServerSettings(Section):
     file_addresses: list[str] = Field(default=[])
     """Addresses that `fetch_files` may reach though they are not public, each `address:port`, such as
     `"10.0.0.7:443"`."""
+    embedding_models: list[str] = Field(default=[])
+    """The models of `POST /v1/embeddings`, each `provider/name`, such as `"openai/text-embedding-3-small"`: of OpenAI,
+    of compatible servers and of Gemini."""
     allowed_origins: list[str] = Field(default=[])
     """Other origins whose web pages may call the server, such as `"https://app.example"`."""
     allowed_hosts: list[str] = Field(default=[])

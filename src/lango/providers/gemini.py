@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
 
-from lango.errors import ProviderError
+from lango.errors import ProviderError, ProviderRejected
 from lango.messages import Media, Message, Signature
 from lango.providers.call_log import note_request, note_response
 from lango.providers.protocol import (
     CallDelta,
     Delta,
+    EmbeddingRequest,
+    Embeddings,
     Finish,
     FinishReason,
     Request,
@@ -26,7 +28,8 @@ from lango.providers.protocol import (
     ToolSpec,
     UsageDelta,
 )
-from lango.providers.sdk.error_translation import VendorRequest
+from lango.providers.sdk.embedding_answers import checked_embeddings
+from lango.providers.sdk.error_translation import VendorRequest, translate_errors
 from lango.providers.sdk.request_encoding import (
     HISTORY_OPENING,
     Json,
@@ -306,6 +309,19 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
         client, _ = await self._clients.get()
         arguments = encode(request, provider=self.name, options=self._options)
         return aclosing(await cast("Any", client.aio.models).generate_content_stream(**arguments))
+
+    async def embed(self, request: EmbeddingRequest) -> Embeddings:
+        """Return the vectors of texts. The API does not count their tokens."""
+        exchange = VendorRequest(self.name, request.model, self._api_key)
+        if not all(isinstance(one, str) for one in request.inputs):
+            raise ProviderRejected(f"{self.name} embeds texts, not tokens: send texts", provider=self.name)
+        config = {} if request.dimensions is None else {"output_dimensionality": request.dimensions}
+        with translate_errors(self.translate, exchange):
+            client, _ = await self._clients.get()
+            models = cast("Any", client.aio.models)
+            made = await models.embed_content(model=request.model, contents=[*request.inputs], config=config)
+            exchange.streaming = True
+            return checked_embeddings(request, exchange, [one.values for one in made.embeddings])
 
     @override
     def _make_client(self) -> "tuple[Client, httpx.AsyncClient]":

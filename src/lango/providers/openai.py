@@ -19,6 +19,8 @@ from lango.providers.openai_responses import encode as encode_responses
 from lango.providers.protocol import (
     CallDelta,
     Delta,
+    EmbeddingRequest,
+    Embeddings,
     Finish,
     FinishReason,
     Request,
@@ -26,7 +28,8 @@ from lango.providers.protocol import (
     ThoughtDelta,
     UsageDelta,
 )
-from lango.providers.sdk.error_translation import VendorRequest
+from lango.providers.sdk.embedding_answers import checked_embeddings
+from lango.providers.sdk.error_translation import VendorRequest, translate_errors
 from lango.providers.sdk.json_answers import with_json_instruction
 from lango.providers.sdk.request_encoding import (
     IMAGE_TYPES,
@@ -314,6 +317,18 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
         chunks = await cast("Any", create)(**required, extra_body=body | self._options)
         exchange.streaming = True
         return chunks
+
+    async def embed(self, request: EmbeddingRequest) -> Embeddings:
+        """Return the vectors of texts or tokens."""
+        exchange = VendorRequest(self.name, request.model, self._api_key)
+        body: Json = {"model": request.model, "input": request.inputs, "encoding_format": "float"}
+        with translate_errors(self.translate, exchange):
+            client = await self._clients.get()
+            chosen = {} if request.dimensions is None else {"dimensions": request.dimensions}
+            made = await cast("Any", client.embeddings.create)(**body, **chosen)
+            exchange.streaming = True
+            vectors = [one.embedding for one in sorted(made.data, key=lambda one: one.index)]
+            return checked_embeddings(request, exchange, vectors, made.usage.prompt_tokens if made.usage else None)
 
     def _uses_responses(self, request: Request) -> bool:
         if self._api == "auto":

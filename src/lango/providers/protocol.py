@@ -5,7 +5,7 @@ them, then exactly one `Finish`, last. A failure raises a `ProviderError` and no
 without `Finish` is broken: its reader raises `ProviderProtocolError`.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -115,6 +115,34 @@ class Provider(Protocol):
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Stream the answer to a request; closing the iterator closes the connection."""
+        ...
+
+
+class EmbeddingRequest(Struct, frozen=True):
+    """Texts to embed."""
+
+    model: str
+    """The name that the provider uses for it."""
+    inputs: Sequence[str] | Sequence[Sequence[int]]
+    """Texts, or the tokens of each, where the provider takes them."""
+    dimensions: int | None = None
+    """How long the vectors are, where the model lets one choose."""
+
+
+class Embeddings(Struct, frozen=True):
+    """The vectors of an embedding request, in the order of its inputs."""
+
+    vectors: Sequence[Sequence[float]]
+    input_tokens: int | None = None
+    """The tokens that the provider counts, if it says so."""
+
+
+@runtime_checkable
+class EmbeddingProvider(Protocol):
+    """A provider that has embedding models."""
+
+    async def embed(self, request: EmbeddingRequest) -> Embeddings:
+        """Return the vectors of texts."""
         ...
 
 

@@ -1,17 +1,21 @@
 """Accept the inputs of turns: store each, start its turn or queue it, and recognise repeated requests."""
 
 import asyncio
+import time
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from lango.errors import OutcomeUnknown, Stopping, TurnCancelled
+from lango.messages import Message
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import get_or_create_session, require_session
 from lango.runtime.submissions import Submissions
 from lango.sessions import SessionId, SessionInfo, WhenBusy
 from lango.store import Store, Turn
+from lango.store.lifecycle.added_history import add_history
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import request_cancel
 from lango.submissions import Submission, SubmittedEnd, SubmittedMessage, TurnRequest
@@ -99,6 +103,11 @@ class TurnAcceptance:
         assert isinstance(turn_input, TurnInput)
         _, turn, _ = await self._store_turn(name, turn_input, submission.request, "wait", is_left=True)
         return turn.turn
+
+    async def add_history(self, name: SessionId, history: Sequence[Message]) -> int:
+        """Store messages of the client without starting a turn; return the number of the message before them."""
+        entries = await self._inputs.build_history(history)
+        return await self._store.write_long(add_history, name, entries, time.time())
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -102,7 +102,8 @@ class Runtime:
         """The artifacts of sessions and users: list, load, save, delete."""
         self.grants = Grants(store, engine.app.name)
         """The grants of sessions: list, revoke."""
-        self.turns = Turns(store, engine.app.name, self._supervisor, self._acceptance.leave)
+        accepted = self._acceptance
+        self.turns = Turns(store, engine.app.name, self._supervisor, accepted.leave, accepted.add_history)
         """The turns of sessions: as they are stored, and their events."""
         self.memory = self._supervisor.memory
         """The memory: notes about sessions, and facts about users."""

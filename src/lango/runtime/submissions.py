@@ -1,7 +1,7 @@
 """Build the inputs of turns from what clients submit."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from msgspec.structs import replace
@@ -13,12 +13,13 @@ from lango.config import Settings
 from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import to_plain_values
 from lango.history import load_tokenizer
+from lango.messages import Message
 from lango.pauses import event_result, timer_result
 from lango.runtime.access import limit_grant
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.waits import Inbox
 from lango.sessions import SessionId, SessionInfo, check_client_state
-from lango.store import Store, Turn
+from lango.store import NewEvent, Store, Turn
 from lango.store.codec.json_text import dumps
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.turns import read_paused_request
@@ -84,6 +85,11 @@ class Submissions:
                 return await self._end(name, submission)
             case _ as unexpected:
                 assert_never(unexpected)
+
+    async def build_history(self, history: Sequence[Message]) -> list[NewEvent]:
+        """Build the entries of messages that a client adds to a session without starting a turn."""
+        await load_tokenizer()
+        return await run_in_thread(self._inputs.history, history)
 
     async def _message(self, name: SessionId, submitted: SubmittedMessage) -> TurnInput:
         """Build the input of a message, which may answer a workflow's input request, or a credential request."""

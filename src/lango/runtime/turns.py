@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from lango.errors import UsageError
 from lango.events import TurnEvent
-from lango.messages import Attachment
+from lango.messages import Attachment, Message
 from lango.runtime.execution.event_log_reader import EventLogReader
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.sessions import SessionId, SessionInfo, Status, StoredEvent
@@ -81,12 +81,22 @@ class Turns:
         app_name: str,
         supervisor: TurnSupervisor,
         store_queued: Callable[[SessionId, SubmittedMessage], Awaitable[int]],
+        store_history: Callable[[SessionId, Sequence[Message]], Awaitable[int]],
     ) -> None:
         """`store_queued` stores a message as a queued turn that this process does not run."""
         self._store = store
         self._app_name = app_name
         self._supervisor = supervisor
         self._store_queued = store_queued
+        self._store_history = store_history
+
+    async def add_history(self, session_id: str, history: Sequence[Message], *, user_id: str = "user") -> int:
+        """Store messages of the client without starting a turn; return the number of the message before them.
+
+        They are marked as the client's, as a history that comes with a message. Raise `SessionNotFound`, or
+        `TurnRunning` while the session has an open turn, or waits for an answer.
+        """
+        return await self._store_history(SessionId(self._app_name, user_id, session_id), history)
 
     async def leave(
         self,

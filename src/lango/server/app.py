@@ -45,8 +45,9 @@ from lango.server.compat.agui import agui_routes
 from lango.server.compat.anthropic import anthropic_routes
 from lango.server.compat.anthropic.message_view import AnthropicErrorBody
 from lango.server.compat.mcp import mcp_routes
-from lango.server.compat.openai import openai_routes
+from lango.server.compat.openai import embedding_routes, openai_routes
 from lango.server.compat.openai.completion import OpenAiErrorBody
+from lango.server.compat.openai.conversations import conversation_routes
 from lango.server.compat.openai.files import file_routes
 from lango.server.compat.openai.responses import response_routes, response_socket
 from lango.server.context import ServedAgents
@@ -95,6 +96,8 @@ _ROUTERS = (
     memory_routes.router,
     websocket.router,
     openai_routes.router,
+    embedding_routes.router,
+    conversation_routes.router,
     file_routes.router,
     response_routes.router,
     response_socket.router,

@@ -14,6 +14,7 @@ from lango.errors import ConfigError, SessionNotFound, Stopping
 from lango.evaluation.case_folder import CaseFolder
 from lango.evaluation.eval_runs import EvalRuns
 from lango.messages import ArtifactFile, Attachment
+from lango.runtime.embeddings import EmbeddingModels
 from lango.runtime.opening import OpenedAgents
 from lango.runtime.runtime import Runtime
 from lango.server.errors import ApiError, bad_request
@@ -157,6 +158,7 @@ class ServedAgents:
         self._opened = opened
         self.metrics = Metrics()
         self.authenticator = Authenticator(settings.server, runtimes[0].keys)
+        self.embeddings = EmbeddingModels(settings)
         self.contexts = {runtime.app_name: ServerContext(settings, runtime, self) for runtime in runtimes}
         self.default = self.contexts[runtimes[0].app_name]
         self._closers: list[Callable[[], Awaitable[None]]] = []
@@ -241,7 +243,7 @@ class ServedAgents:
         """Refuse new messages, let the steps under way end, hand the turns over, and end every stream."""
         await asyncio.gather(*(context.evals.stop() for context in self.contexts.values()))
         await asyncio.gather(*(context.turns.drain(limit_s) for context in self.contexts.values()))
-        await asyncio.gather(*(close() for close in self._closers))
+        await asyncio.gather(self.embeddings.close(), *(close() for close in self._closers))
 
 
 async def get_context(connection: HTTPConnection) -> ServerContext:

@@ -356,6 +356,10 @@ async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url
                     "/v1/sessions/{session_id}/memory/{note_id}",
                     "delete",
                 ),  # needs a note: tests of memory
+                # need an item, or a session of their own: test_openai_conversations.py
+                ("/v1/conversations/{session_id}", "delete"),
+                *(("/v1/conversations/{session_id}/items/{item_id}", method) for method in ("get", "delete")),
+                ("/v1/embeddings", "post"),  # needs a provider: test_openai_embeddings.py
                 ("/v1/files", "post"),  # needs a form: test_openai_uploads.py
                 *((f"/v1/files/{{file_id}}{rest}", "get") for rest in ("", "/content")),
                 ("/v1/files/{file_id}", "delete"),

@@ -145,6 +145,34 @@ async def test_a_rate_limit_of_the_provider_is_429_with_its_time(tmp_path: Path)
                     [_ async for _ in await create(sdk, "hello", stream=True)]
 
 
+async def test_a_rate_limit_of_the_provider_is_429_in_responses_too(tmp_path: Path) -> None:
+    async def limit(exchange: Exchange) -> None:
+        await exchange.status(
+            429, {"error": {"message": "slow down", "type": "rate_limit_error"}}, {"retry-after": "9"}
+        )
+
+    async with wire_server(limit) as wire:
+        rest = f'[providers.openai]\nbase_url = "{wire.url}/v1"\napi_key_env = "SOME_KEY"\napi = "chat"'
+        agent = 'model = "openai/gpt-x"\nmax_attempts = 1'
+        env = {"SOME_KEY": "k"}
+        with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", env=env, agent=agent, rest=rest) as server:
+            async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as sdk:
+                with pytest.raises(openai.RateLimitError, match="slow down") as limited:
+                    await sdk.responses.create(model="lango", input="hello")
+    assert limited.value.response.headers["retry-after"] == "9"
+    assert REQUEST_ID.fullmatch(limited.value.request_id or "")
+
+
+@pytest.mark.parametrize("name", ["wipe", "guarded", "pay"])
+async def test_a_tool_that_waits_for_approval_does_not_look_executed(client: AsyncOpenAI, name: str) -> None:
+    message = (await create(client, f"call {name}")).choices[0].message
+    assert "[This needs approval: " in message.content
+    assert not hasattr(message, "executed_tools")
+    deltas = [chunk.choices[0].delta async for chunk in await create(client, f"call {name}", stream=True)]
+    reported = [one for delta in deltas for one in getattr(delta, "executed_tools", ())]
+    assert not any("output" in one or "ok" in one for one in reported)
+
+
 async def test_with_keys_a_message_creates_the_callers_own_session(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lango.db"
     with serving(tmp_path, url, server='auth = "keys"') as server:

@@ -132,6 +132,9 @@ async def test_a_form_without_a_file_is_refused(server: Server) -> None:
             refused = await http.post("/v1/files", **({"files": {"other": ("a", b"x")}} | form))  # pyright: ignore
             assert refused.status_code == 400, refused.text
             assert refused.json()["error"]["type"] == "invalid_request_error"
+        two = [("file", ("a", b"x")), ("file", ("b", b"y"))]
+        refused = await http.post("/v1/files", data={"purpose": "user_data"}, files=two)
+        assert refused.status_code == 400, refused.text
         broken = await http.post("/v1/files", content=b"x", headers={"Content-Type": "multipart/form-data"})
         assert broken.status_code == 400
         assert (await http.post("/v1/files", json={})).status_code == 415

@@ -51,7 +51,7 @@ class LinkedFiles(Struct, frozen=True):
 
     def read(self, number: int, name: str | None, link: FileLink) -> Attachment:
         """Return the file of a link or `data:` URL. Raise `ApiError` if there is none."""
-        match self.found.get(link):
+        match self.found.get(link) if link.is_loaded else None:  # a `data:` URL would be hashed
             case None:
                 return read_data_url(number, name, link.target)
             case ApiError() as error:

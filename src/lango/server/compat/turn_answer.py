@@ -14,6 +14,7 @@ from lango.server.errors import turn_api_error
 from lango.server.json_body import tool_value_text
 from lango.server.streaming.turn_streams import TurnRef
 from lango.text_order import TextOrder
+from lango.waits import ApprovalWait
 
 
 class Text(Struct, frozen=True):
@@ -53,8 +54,9 @@ class TurnAnswer:
     ) -> None:
         """`only_json`: the answer must be JSON, so text that the model writes before it calls a tool is left out."""
         self.turn = turn
-        self.executed: list[dict[str, Any]] = []
-        """The calls of the agent's own tools, as far as they are known."""
+        self._executed: list[dict[str, Any]] = []
+        self._unapproved: set[str] = set()
+        """The calls that had begun and ask for approval: they did nothing yet."""
         self._turns = user.turns
         # text before a tool call cannot be taken back from a stream
         holds_text = only_json and user.runtime.may_call_tools
@@ -70,6 +72,11 @@ class TurnAnswer:
     def client_calls(self) -> list[events.ToolStart]:
         """The calls that the client is to run, complete once the turn ended: an invalid one got its result here."""
         return list(self._client_calls.values())
+
+    @property
+    def executed(self) -> list[dict[str, Any]]:
+        """The calls of the agent's own tools, as far as they are known, without those that wait for approval."""
+        return [call for call in self._executed if call["id"] not in self._unapproved]
 
     async def collect(self) -> tuple[list[AnswerPart], events.TurnDone]:
         """Follow the turn to its end; return its parts and its end. Raise `ApiError` if it failed."""
@@ -106,6 +113,9 @@ class TurnAnswer:
             if text := self._final_text.add(ready):
                 yield Text(text)
             match ready:
+                case events.WaitOpened(wait=ApprovalWait() as wait):
+                    self._unapproved.add(wait.call_id)
+                    yield Text(pause_note(wait))
                 case events.WaitOpened() if note := pause_note(ready.wait):
                     yield Text(note)
                 case events.ToolStart() | events.ToolEnd() if change := self._add_call(ready):
@@ -123,12 +133,12 @@ class TurnAnswer:
             return {}
         index = self._index_by_call.setdefault(call_id, len(self._index_by_call))
         change: dict[str, Any] = {"index": index}
-        if index == len(self.executed):  # an approved call continues without a start
+        if index == len(self._executed):  # an approved call continues without a start
             change |= {"id": call_id, "type": "function", "name": event.name}
-            self.executed.append({})
+            self._executed.append({})
         if start := event if isinstance(event, events.ToolStart) else self._client_calls.pop(call_id, None):
             change["arguments"] = tool_value_text(start.arguments)
         if isinstance(event, events.ToolEnd):
             change |= {"output": tool_value_text(event.result), "ok": event.ok}
-        self.executed[index] |= change
+        self._executed[index] |= change
         return change

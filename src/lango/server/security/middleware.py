@@ -31,7 +31,8 @@ _UPLOAD_PATH = "/v1/files"
 _MAX_FORM_BYTES = 10_000
 """The most bytes of a form around its file."""
 _ANTHROPIC_PATHS = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
-_CONVERSATION_PATHS = _ANTHROPIC_PATHS | {"/agui", "/v1/chat/completions", "/v1/responses", "/v1/responses/compact"}
+_OPENAI_PATHS = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/responses/compact", "/v1/embeddings"})
+_CONVERSATION_PATHS = _ANTHROPIC_PATHS | _OPENAI_PATHS | {"/agui"}
 _TRIGGER_PATHS = "/v1/triggers/"
 _ANY_KIND = "*/*"
 _JSON = "application/json"

@@ -233,13 +233,13 @@ def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Oper
         ) from None
     entries = (*entry.preceding, entry)
     for event in entries:
-        yield from _store_full_results(key, epoch, event.client_results, now)
+        yield from store_full_results(key, epoch, event.client_results, now)
         yield from waits.finish_results(key, event.client_results)
     closed = waits.closed_by_input(before, name, entries, is_new_message=is_new_message) if before else ()
     return AppendedInput(epoch, appended.revision, appended.seq, closed)
 
 
-def _store_full_results(key: int, epoch: int, results: Mapping[str, ClientResult], now: float) -> Operation[None]:
+def store_full_results(key: int, epoch: int, results: Mapping[str, ClientResult], now: float) -> Operation[None]:
     """Store the full texts of results that the model sees clipped."""
     for call_id, result in results.items():
         if result.full_text is not None:

@@ -163,6 +163,13 @@ class InputBuilder:
         preceding = history_to_entries(history, self._root.name, [*walk_agents(self._root)])
         return _with_entry(turn_input, preceding=preceding)
 
+    def history(self, messages: Sequence[Message]) -> list[NewEvent]:
+        """Convert messages of a client that start no turn. Each is an invocation, with the results of its calls."""
+        first = [place for place, message in enumerate(messages) if message.role != "tool" or place == 0]
+        parts = [messages[start:end] for start, end in zip(first, [*first[1:], len(messages)], strict=True)]
+        agents = [*walk_agents(self._root)]
+        return [entry for part in parts for entry in history_to_entries(part, self._root.name, agents)]
+
     def results_after_history(self, history: Sequence[Message], results: ClientResults) -> TurnInput:
         """Build the input that brings results of the calls at the end of a history that the client sent along."""
         preceding = history_to_entries(history, self._root.name, [*walk_agents(self._root)], leave_last_open=True)

@@ -108,8 +108,8 @@ async def submit_run(user: AgentUser, run_input: agui.RunAgentInput) -> tuple[li
     session = await user.find_session(run_input.thread_id)
     state_delta = await run_in_thread(changed_keys, sent, session)
     user.sessions.check_state(state_delta)
+    await user.check_token_quota()  # before the server fetches files
     run = await _Run.read(user, run_input)
-    await user.check_token_quota()
     if (repeated := await run.find(user, session)) is not None:
         return [repeated], state_delta  # the state that came with it is stored
     history = await run.apply_edit(user, session)

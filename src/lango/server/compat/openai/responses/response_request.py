@@ -112,6 +112,12 @@ Input = Annotated[
 """Items, or a text, which is a message of the user."""
 
 
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+]
+"""Texts that a client keeps with a response or a conversation."""
+
+
 class Hints(BaseModel):
     """What changes no answer here: it is accepted and left to the agent's configuration."""
 
@@ -190,12 +196,7 @@ class ResponseRequest(ModelParameters, Hints, UnsupportedParameters):
     previous_response_id: str | None = None
     conversation: str | ConversationReference | None = None
     include: list[str] | None = None
-    metadata: (
-        Annotated[
-            dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
-        ]
-        | None
-    ) = None
+    metadata: Metadata | None = None
     store: bool | None = None
     background: bool | None = None
     stream: bool | None = None

@@ -1,0 +1,1 @@
+"""Serve OpenAI's conversations: a conversation is a session."""
