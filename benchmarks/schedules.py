@@ -4,6 +4,9 @@
 kill -9 and replaced. Each slot must be one turn. Then the replicas are left alone, and the queries for what is due are
 counted by the scans of the index that they use. `LANGO_BENCH_SCHEDULES=1000` makes it smaller: a tenth of so many
 schedules is due.
+
+The schedules of DBOS that are due, at most 200, run beside it on four replicas with as many kills, in a database of
+their own. DBOS has a thread for each schedule in each replica, and adds a random delay to each slot.
 """
 
 import asyncio
@@ -15,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import asyncpg
 
@@ -30,19 +34,22 @@ REPLICAS = 4
 KILLS = 4
 IDLE_S = 20.0
 LIMIT_S = 600.0
+PEER_MOST = 200
+PEER_AHEAD_S = 60
 _PER_USER = 100
 
 
 class Replicas:
     """The processes that run the schedules."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, module: str = "benchmarks._schedule_worker") -> None:
         self._url = url
+        self._module = module
         self.running: list[subprocess.Popen[str]] = []
 
-    def start(self) -> None:
+    def start(self, *arguments: str) -> None:
         """Start one more, and wait until it is ready."""
-        command = [sys.executable, "-m", "benchmarks._schedule_worker", self._url]
+        command = [sys.executable, "-m", self._module, self._url, *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
@@ -56,12 +63,10 @@ class Replicas:
 
 
 @contextlib.contextmanager
-def replicas(url: str) -> Iterator[Replicas]:
-    """Run four replicas."""
-    found = Replicas(url)
+def replicas(url: str, module: str = "benchmarks._schedule_worker") -> Iterator[Replicas]:
+    """Kill all replicas at the end of the block."""
+    found = Replicas(url, module)
     try:
-        for _ in range(REPLICAS):
-            found.start()
         yield found
     finally:
         for process in found.running:
@@ -87,6 +92,8 @@ async def run(url: str, count: int, due: int) -> None:
     await connection.execute("SET search_path TO lango")
     try:
         with replicas(url) as running:
+            for _ in range(REPLICAS):
+                running.start()
             idle = await _idle_queries(connection)
             slot = float(int(time.time()) + 5)
             times = f'["{iso_time(slot)}"]'
@@ -155,11 +162,52 @@ async def _idle_queries(connection: asyncpg.Connection) -> float:
     return scanned / (time.monotonic() - began) / REPLICAS
 
 
+async def run_peer(url: str, due: int) -> None:
+    """Run schedules of DBOS that are due in the same second."""
+    slot = datetime.fromtimestamp(int(time.time()) + PEER_AHEAD_S, UTC)
+    cron = f"{slot.second} {slot.minute} {slot.hour} * * *"
+    with replicas(url, "benchmarks._schedule_peer") as running:
+        running.start("0", str(due), cron)
+        for number in range(1, REPLICAS):
+            running.start(str(number))
+        connection = await asyncpg.connect(url)
+        try:
+            done, killed, end = 0, 0, time.monotonic() + PEER_AHEAD_S + LIMIT_S
+            while done < due and time.monotonic() < end:
+                done = await connection.fetchval("SELECT COUNT(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'")
+                if killed < KILLS and done >= due * (killed + 1) / (KILLS + 1):
+                    running.kill_oldest()
+                    await asyncio.to_thread(running.start, str(killed))
+                    killed += 1
+                await asyncio.sleep(0.05)
+            rows = await connection.fetch("SELECT created_at, completed_at FROM dbos.workflow_status")
+        finally:
+            await connection.close()
+    late = sorted(row["created_at"] / 1000 - slot.timestamp() for row in rows)
+    table(
+        f"DBOS: {due:,} schedules due in the same second, {REPLICAS} replicas, {killed} kills",
+        ("slots", "lost", "doubled", "done", "late p50 s", "p99 s", "most s"),
+        [
+            (
+                due,
+                max(0, due - len(rows)),
+                max(0, len(rows) - due),
+                done,
+                statistics.median(late),
+                late[int(len(late) * 0.99) - 1],
+                late[-1],
+            )
+        ],
+    )
+
+
 def main() -> None:
     """Run the benchmark."""
     count = int(os.environ.get("LANGO_BENCH_SCHEDULES", "500" if quick() else "10000"))
     with postgres_server() as url:
         asyncio.run(run(url, count, max(1, count // 10)))
+    with postgres_server() as url:
+        asyncio.run(run_peer(url, min(PEER_MOST, max(1, count // 10))))
 
 
 if __name__ == "__main__":
