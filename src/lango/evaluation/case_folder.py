@@ -47,21 +47,29 @@ class CaseFolder:
         document = _read(self._file(name))
         return document[_CASES][_position(document, case_id)]
 
+    def create(self, name: str) -> dict[str, Any]:
+        """Create a set without cases; return its content. Raise `UsageError` if it exists."""
+        if name in self.files():
+            raise UsageError(f"there is a set of cases {name!r} already")
+        file, document = self._new(name)
+        _write(file, document)
+        return document
+
+    def _new(self, name: str) -> tuple[Path, dict[str, Any]]:
+        if not _NAME.fullmatch(name):
+            raise UsageError("the name of a set has letters, digits, - and _, at most 60")
+        content: dict[str, Any] = {
+            "eval_set_id": name.replace("-", "_"),
+            "name": name,
+            _CASES: [],
+            "creation_timestamp": time.time(),
+        }
+        return self.folder / f"{name}{_EXTENSION}", content
+
     def add(self, name: str, case: Mapping[str, Any], wanted_id: str) -> str:
         """Add a case to a set, which may be new, under the wanted id or a similar one; return its id."""
-        file = self.files().get(name)
-        if file is None:
-            if not _NAME.fullmatch(name):
-                raise UsageError("the name of a set has letters, digits, - and _, at most 60")
-            file = self.folder / f"{name}{_EXTENSION}"
-            document: dict[str, Any] = {
-                "eval_set_id": name.replace("-", "_"),
-                "name": name,
-                _CASES: [],
-                "creation_timestamp": time.time(),
-            }
-        else:
-            document = _read(file)
+        found = self.files().get(name)
+        file, document = self._new(name) if found is None else (found, _read(found))
         taken = [one.get("eval_id", "") for one in document[_CASES]]
         id_ = wanted_id if wanted_id not in taken else readable_id(wanted_id, taken)
         document[_CASES].append({**case, "eval_id": id_})

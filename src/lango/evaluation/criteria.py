@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from lango.errors import UsageError
 from lango.test_cases import Order
 
 _CONFIG_NAME = "test_config.json"
-_SUPPORTED = "tool_trajectory_avg_score, response_match_score and final_response_match_v2"
+SUPPORTED = ("tool_trajectory_avg_score", "response_match_score", "final_response_match_v2")
 _DEFAULT_JUDGE = "gemini-2.5-flash"
 _DEFAULT_SAMPLES = 5
 
@@ -60,12 +61,20 @@ def read_criteria(path: Path) -> Criteria:
     criteria: Any = _snake_keys(document).get("criteria")
     if not isinstance(criteria, dict):
         raise UsageError(f"{path}: the object `criteria` is missing; see ADK's documentation of test_config.json")
+    try:
+        return criteria_of(cast("dict[str, Any]", criteria))
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def criteria_of(chosen: Mapping[str, Any]) -> Criteria:
+    """Return ADK's criteria by their names, each a threshold or an object. Raise `UsageError`."""
     found = Criteria()
-    for name, value in cast("dict[str, Any]", criteria).items():
+    for name, value in chosen.items():
         try:
             found = _with_criterion(found, name, value)
         except UsageError as error:
-            raise UsageError(f"{path}: {name}: {error}") from error
+            raise UsageError(f"{name}: {error}") from error
     return found
 
 
@@ -85,7 +94,7 @@ def _with_criterion(criteria: Criteria, name: str, value: Any) -> Criteria:
             criteria = Criteria(criteria.tools, criteria.similarity, _judge_criterion(threshold, options))
         case _:
             raise UsageError(
-                f"this criterion is not supported; supported are {_SUPPORTED}. `adk eval` checks the others"
+                f"this criterion is not supported; supported are {', '.join(SUPPORTED)}. `adk eval` checks the others"
             )
     if options:
         raise UsageError(f"unknown option: {', '.join(sorted(options))}")

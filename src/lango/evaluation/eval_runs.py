@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from msgspec import Struct, field
 
 from lango.config import Settings
 from lango.errors import UsageError
 from lango.evaluation.case_runner import CaseResult, CaseRunner
-from lango.evaluation.criteria import criteria_beside
+from lango.evaluation.criteria import Criteria, criteria_beside
 from lango.evaluation.judge import ModelJudge
 from lango.evaluation.run_history import add_to_history
 from lango.runtime.runtime import Runtime
@@ -39,18 +40,23 @@ class EvalRuns:
         self._task: asyncio.Task[None] | None = None
         self.newest: EvalRun | None = None
 
-    def start(self, cases: Sequence[Case]) -> EvalRun:
-        """Start a run. Raise `UsageError` if one is under way, or nothing can be run."""
+    def start(self, cases: Sequence[Case], criteria: Callable[[Path], Criteria] = criteria_beside) -> EvalRun:
+        """Start a run; `criteria` returns those of a file. Raise `UsageError` if one is under way or none can run."""
         if self.newest is not None and self.newest.running:
             raise UsageError("a run is under way: wait until it ends, or stop it")
         if not cases:
             raise UsageError("there is no case to run")
         judge = ModelJudge(self._settings, "")
-        runner = CaseRunner(self._runtime, judge, criteria_beside, as_named_users=False)
+        runner = CaseRunner(self._runtime, judge, criteria, as_named_users=False)
         runner.check(cases)
         self.newest = run = EvalRun(len(cases))
         self._task = asyncio.create_task(self._run(runner, judge, run, cases), name="lango-eval")
         return run
+
+    async def wait(self) -> None:
+        """Wait until the newest run has ended."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
     async def stop(self) -> None:
         """Stop the run; the results so far are kept on the page, and not in the history."""

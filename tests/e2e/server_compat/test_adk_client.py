@@ -320,18 +320,6 @@ async def test_artifacts_are_saved_listed_loaded_and_deleted_as_in_adk(server: S
         assert (await client.get(base)).json() == ["user:c"]
 
 
-async def test_unsupported_routes_are_501(server: Server) -> None:
-    async with server.client() as client:
-        for method, path, status in (
-            ("GET", f"/apps/{APP}/eval-sets", 501),
-            ("POST", f"/apps/{APP}/eval_sets/one/run_eval", 501),
-        ):
-            answer = await client.request(method, path, json={} if method in ("POST", "PATCH") else None)
-            assert answer.status_code == status, path
-            assert set(answer.json()["error"]) == {"type", "message"}
-            assert answer.json()["detail"] == answer.json()["error"]["message"], "where ADK's clients look"
-
-
 async def test_live_is_refused_with_a_sentence(server: Server, session: Session) -> None:
     url = f"ws://127.0.0.1:{server.port}/run_live?app_name={APP}&user_id={session.user_id}&session_id={session.id}"
     async with connect(url) as socket:

@@ -8,7 +8,7 @@ case, and ignore them.
 import json
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,6 +32,15 @@ def read_cases(path: Path) -> list[Case]:
     """Read the cases of a file. Raise `UsageError`."""
     found = read_eval_set(path)
     return [_read_case(path, case) for case in found.eval_cases]
+
+
+def convert_case(case: Mapping[str, Any], *, camel_names: bool) -> dict[str, Any]:
+    """Return a case with ADK's names in camel case, as its API has them, or as in files. Raise `UsageError`."""
+    try:
+        read = EvalCase.model_validate(case)
+    except ValidationError as error:
+        raise UsageError(f"not a case of ADK's format: {error}") from error
+    return read.model_dump(mode="json", by_alias=camel_names, exclude_none=True)
 
 
 def read_eval_set(path: Path) -> EvalSet:

@@ -3,7 +3,7 @@
 What reads and makes test cases is imported when it is used: it takes a while.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,13 @@ def read_cases(path: Path) -> list[Case]:
     from lango.adk.evaluation import eval_set
 
     return eval_set.read_cases(path)
+
+
+def convert_case(case: Mapping[str, Any], *, camel_names: bool) -> dict[str, Any]:
+    """Return a case with ADK's names in camel case, as its API has them, or as in files. Raise `UsageError`."""
+    from lango.adk.evaluation import eval_set
+
+    return eval_set.convert_case(case, camel_names=camel_names)
 
 
 async def session_cases() -> Any:

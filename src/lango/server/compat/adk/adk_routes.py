@@ -212,14 +212,6 @@ async def add_session_to_memory(update: MemoryUpdate, user: PathUser) -> None:
 # -- not supported -----------------------------------------------------------------------------------------------
 
 
-@router.api_route(
-    "/apps/{app}/eval{rest:path}", methods=["GET", "POST", "PUT", "DELETE"], dependencies=[Depends(current_caller)]
-)
-async def refuse_evaluation() -> None:
-    """Refuse evaluation."""
-    raise ApiError(501, "NotImplemented", "evaluation is not supported: use `adk eval` on the same agent")
-
-
 @router.post("/agent-identity/finalize", dependencies=[Depends(current_caller)])
 async def refuse_agent_identity() -> None:
     """Refuse the consent of Google Cloud's Agent Identity."""

@@ -1,8 +1,8 @@
 """Serve ADK's dev UI at `/dev-ui/` to developers on this machine, on top of the ADK REST routes.
 
 The UI is served as in ADK's package, without what it would load from other hosts (fonts, analytics): that is removed
-from its page and forbidden by its content security policy. Its requests for traces, evaluation, artifacts and the
-builder get empty responses, and 501 where they would change something.
+from its page and forbidden by its content security policy. Its evaluations are our test cases (`eval_routes`); its
+requests for traces, tests and the builder get empty responses, and 501 where they would change something.
 """
 
 import importlib.util
@@ -19,6 +19,7 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 
 from lango.agent_cards import NodeCard
 from lango.errors import ConfigError
+from lango.server.compat.adk import eval_routes
 from lango.server.compat.adk.adk_paths import check_app
 from lango.server.context import CurrentUser
 from lango.server.errors import ApiError, not_found
@@ -54,7 +55,7 @@ def add_dev_ui(app: FastAPI) -> None:
     """Add the UI to an app; raise `ConfigError` if the installed ADK has none."""
     if _dev_ui_folder() is None:
         raise ConfigError("this version of google-adk comes without its dev UI: set server.adk_ui = false")
-    app.router.routes.extend(router.routes)
+    app.router.routes.extend([*eval_routes.router.routes, *router.routes])
 
 
 @lru_cache(maxsize=1)
@@ -109,11 +110,6 @@ async def page(path: str) -> Response:
 _EMPTY: dict[str, Any] = {
     "builder": "",
     "debug/trace/session/[^/]+": [],  # spans go to the collector of `[telemetry]`
-    "eval-results": {"evalResultIds": []},
-    "eval-sets": {"evalSetIds": []},
-    "eval_results": [],
-    "eval_sets": [],
-    "metrics-info": {"metricsInfo": []},
     "tests": [],
     "users/[^/]+/sessions/[^/]+/events/[^/]+/graph": {},
 }
@@ -174,5 +170,5 @@ async def read_unsupported(app: str, what: str, user: CurrentUser) -> Response:
 
 @router.api_route("/dev/apps/{app}/{what:path}", methods=["POST", "PUT", "DELETE", "PATCH"])
 async def refuse_change(app: str, what: str, user: CurrentUser) -> None:
-    """Refuse changes to evaluations, tests, builders or deployments."""
+    """Refuse changes to tests, builders or deployments."""
     raise ApiError(501, "NotImplemented", f"{what.partition('/')[0]}: use ADK's own server (`adk web`) for this")
