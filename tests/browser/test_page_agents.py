@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.async_api import Page, expect
 
-from lango.config import AgentSettings
+from lango.config import AgentSettings, ChoiceSettings
 from tests.browser.conftest import OpenPage
 from tests.browser.page_actions import answer, send, wait_until_finished
 from tests.browser.page_monitor import PageMonitor, check_accessibility
@@ -62,7 +62,7 @@ async def test_the_header_names_a_single_agent_and_its_model(page: Page, tmp_pat
 
 
 async def test_the_model_and_the_instruction_of_a_conversation_can_be_chosen(page: Page, tmp_path: Path) -> None:
-    agent = AgentSettings(model="openai/small", models=["openai/large"], session_instruction=True)
+    agent = AgentSettings(model="openai/small", choices=ChoiceSettings(models=["openai/large"], instruction=True))
     async with serving_script(tmp_path, ["first", "second", "third"], agent=agent) as site:
         await page.goto(site.url)
         model, instruction = page.get_by_label("Model", exact=True), page.get_by_role("button", name="Instruction")
@@ -95,7 +95,7 @@ async def test_the_model_and_the_instruction_of_a_conversation_can_be_chosen(pag
 async def test_the_choices_fit_into_the_header_of_a_phone(open_page: OpenPage, tmp_path: Path) -> None:
     page = await open_page(viewport={"width": 390, "height": 800})
     name = "openai/a-model-with-a-very-long-name-of-its-own"
-    agent = AgentSettings(model=name, models=[f"{name}-2"], session_instruction=True)
+    agent = AgentSettings(model=name, choices=ChoiceSettings(models=[f"{name}-2"], instruction=True))
     async with serving_script(tmp_path, ["answer"], agent=agent) as site:
         await page.goto(site.url)
         await send(page, "hello")

@@ -6,6 +6,7 @@ a misspelt setting should not be silently ignored.
 
 from lango.config.sections import (
     AgentSettings,
+    ChoiceSettings,
     CredentialSettings,
     HistorySettings,
     Language,
@@ -26,6 +27,7 @@ from lango.config.webhook_sections import TriggerSettings, WebhookSettings
 
 __all__ = [
     "AgentSettings",
+    "ChoiceSettings",
     "CredentialSettings",
     "HistorySettings",
     "Language",

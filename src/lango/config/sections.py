@@ -57,6 +57,15 @@ class PriceSettings(Section):
     """Of input tokens that the provider had cached; by default as other input."""
 
 
+class ChoiceSettings(Section):
+    """`[agent.choices]`: what users may choose for a session."""
+
+    models: list[str] = []
+    """Models that a user may choose instead of `agent.model`, each `provider/name`."""
+    instruction: bool = False
+    """Whether a user may replace the instruction of the root agent."""
+
+
 class AgentSettings(Section):
     """`[agent]`: the agent and its model."""
 
@@ -67,10 +76,8 @@ class AgentSettings(Section):
     """The version of the agent, as turns and replicas show it; by default a fingerprint of its agents and tools."""
     model: str | None = None
     """`provider/name`; `local/default` by default."""
-    models: list[str] = []
-    """Models that a user may choose for a session instead of `model`, each `provider/name`."""
-    session_instruction: bool = False
-    """Whether a user may replace the instruction of the root agent for a session."""
+    choices: ChoiceSettings = ChoiceSettings()
+    """The table `[agent.choices]`."""
     fallback_model: str | None = None
     """Used when the model fails before its first token."""
     instruction: str = "You are a helpful assistant."

@@ -27,7 +27,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_what_a_turn_needs_is_loaded_before_a_replica_takes_turns_over(store_url: str) -> None:
-    command = [sys.executable, "-c", SCRIPT, str(AGENT), store_url]
+def test_what_a_turn_needs_is_loaded_before_a_replica_takes_turns_over(sqlite_url: str) -> None:
+    command = [sys.executable, "-c", SCRIPT, str(AGENT), sqlite_url]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[False, False] [False, False] [True, True]"

@@ -29,8 +29,7 @@ CHOSEN: dict[str, str | None] = {"model": "openai/large", "instruction": "Answer
 
 def allowing(url: str, **agent: Any) -> Settings:
     chosen: dict[str, Any] = {
-        "models": ["openai/large"],
-        "session_instruction": True,
+        "choices": {"models": ["openai/large"], "instruction": True},
         "instruction": "Be {mood?}kind.",
     } | agent
     return settings_for(url, model="openai/small", **chosen)
@@ -88,17 +87,19 @@ async def test_another_process_goes_on_with_what_was_chosen(tmp_path: Path) -> N
 async def test_what_the_settings_do_not_allow_is_refused_with_a_sentence(sqlite_url: str) -> None:
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])) as runtime:
         await runtime.sessions.create("s")
-        with pytest.raises(SessionOptionsRefused, match=r"in the setting agent\.models"):
+        with pytest.raises(SessionOptionsRefused, match=r"in the setting agent\.choices\.models"):
             await runtime.options.change("s", {"model": "openai/large"})
-        with pytest.raises(SessionOptionsRefused, match=r"set agent\.session_instruction = true"):
+        with pytest.raises(SessionOptionsRefused, match=r"set agent\.choices\.instruction = true"):
             await runtime.options.change("s", {"instruction": "Be rude."})
     async with open_runtime(allowing(sqlite_url), provider=ScriptedProvider(["answer"])) as runtime:
-        with pytest.raises(SessionOptionsRefused, match=r"'openai/huge' is not one of agent\.models: openai/large"):
+        with pytest.raises(
+            SessionOptionsRefused, match=r"'openai/huge' is not one of agent\.choices\.models: openai/large"
+        ):
             await runtime.options.change("s", {"model": "openai/huge"})
         with pytest.raises(SessionNotFound):
             await runtime.options.change("missing", CHOSEN)
         await runtime.options.change("s", CHOSEN)
-    narrower = allowing(sqlite_url, models=["openai/other"])
+    narrower = allowing(sqlite_url, choices={"models": ["openai/other"], "instruction": True})
     async with open_runtime(narrower, provider=ScriptedProvider(["answer"])) as runtime:
         with pytest.raises(SessionOptionsRefused, match="'openai/large' is not one of"):
             await runtime.run("s", "hi")
@@ -111,8 +112,12 @@ async def test_an_agent_that_cannot_be_changed_is_known_at_the_start(
     own = LlmAgent(name="own", model="gemini-flash-latest")
     workflow = Workflow(name="steps", edges=[("START", LlmAgent(name="one", model="openai/small"))])
     for settings, root, sentence in (
-        (settings_for(sqlite_url, models=["openai/large"]), own, "the model of own is a custom model object"),
-        (settings_for(sqlite_url, session_instruction=True), workflow, "steps is a workflow"),
+        (
+            settings_for(sqlite_url, choices={"models": ["openai/large"]}),
+            own,
+            "the model of own is a custom model object",
+        ),
+        (settings_for(sqlite_url, choices={"instruction": True}), workflow, "steps is a workflow"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             async with open_runtime(settings, root_agent=root):

@@ -41,11 +41,11 @@ def tool_messages(provider: ScriptedProvider) -> list[Message]:
 
 
 async def test_a_picture_reaches_the_model_as_one_in_later_turns_forks_and_imports_too(
-    store_url: str, sqlite_url: str
+    postgres_url: str, sqlite_url: str
 ) -> None:
     provider = ScriptedProvider([ToolCall("c1", "picture", {}), "nice", "still there", "in the fork", "imported"])
     picture = Media("image/png", pixels(PICTURE_BYTES))
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(postgres_url), provider=provider) as runtime:
         turn = await runtime.submit("s", "draw")
         events = await collect(turn.follow())
         [result] = tool_messages(provider)
@@ -66,7 +66,7 @@ async def test_a_picture_reaches_the_model_as_one_in_later_turns_forks_and_impor
         exported = [line async for line in runtime.sessions.export_lines("s")]
         await runtime.sessions.fork("s", new_id="f")
 
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:  # nothing is left in memory
+    async with open_runtime(settings_for(postgres_url), provider=provider) as runtime:  # nothing is left in memory
         for session in ("s", "f"):
             await runtime.run(session, "is it still there?")
             assert tool_messages(provider)[0].media == (picture,), session

@@ -38,6 +38,7 @@ TRIED = [
         '{"key": {}}',
         OTHER_ISSUER,
         '{"max_attachments": 3}',
+        '{"instruction": true}',
         '{"organization": "Acme"}',
         '{"key": {"template": "some text"}}',
         '{"prompts": {"key": {"template": "some text"}}}',

@@ -19,7 +19,7 @@ from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.adk.agents.tree import tools_of, walk_with_agent_tools
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.turn.turn_run import current_turn
-from lango.config import AgentSettings, Settings
+from lango.config import ChoiceSettings, Settings
 from lango.errors import ConfigError
 from lango.tools import Tool
 
@@ -138,18 +138,18 @@ def _suitable(root: Any, offered: Sequence[Tool]) -> list[Tool]:
     return [tool for tool in offered if tool.name not in names]
 
 
-def allow_choices(root: Any, settings: AgentSettings, get_model: Callable[[str], ProviderLlm]) -> None:
+def allow_choices(root: Any, choices: ChoiceSettings, get_model: Callable[[str], ProviderLlm]) -> None:
     """Prepare an agent as the settings allow. Raise an error for a model, or an agent, with which that cannot be."""
-    if settings.session_instruction:
+    if choices.instruction:
         if not isinstance(root, LlmAgent):
-            raise ConfigError(f"agent.session_instruction: {root.name} is a workflow, which has no instruction")
+            raise ConfigError(f"agent.choices.instruction: {root.name} is a workflow, which has no instruction")
         if not hasattr(root.instruction, _REPLACEABLE_MARK):
             root.instruction = _replaceable(root.instruction)
-    for model in settings.models:
+    for model in choices.models:
         get_model(model)
-    if settings.models and not isinstance(getattr(root, "model", None), ProviderLlm):
+    if choices.models and not isinstance(getattr(root, "model", None), ProviderLlm):
         raise ConfigError(
-            f"agent.models: the model of {root.name} is a custom model object, which Lango cannot replace: "
+            f"agent.choices.models: the model of {root.name} is a custom model object, which Lango cannot replace: "
             "set agent.model, or give the agent a provider/name"
         )
 

@@ -50,7 +50,7 @@ class AgentApp:
         adk_app = build_app(settings, models, tools, RuntimePlugin(), root_agent, offered)
         app = cls(settings, adk_app, models)
         move_exchanges_off_the_loop()
-        allow_choices(app.root, settings.agent, models.get)
+        allow_choices(app.root, settings.agent.choices, models.get)
         journal_code(walk_with_agent_tools(app.root))
         return app
 

@@ -19,9 +19,9 @@ class AllowedOptions:
     def __init__(self, store: Store, app_name: str, settings: Settings) -> None:
         self._store = store
         self._app_name = app_name
-        self.models = tuple(settings.agent.models)
+        self.models = tuple(settings.agent.choices.models)
         """The models that a user may choose, besides the configured one."""
-        self.with_instruction = settings.agent.session_instruction
+        self.with_instruction = settings.agent.choices.instruction
         """Whether a user may replace the instruction."""
 
     async def read(self, session_id: str, *, user_id: str = "user") -> SessionOptions:
@@ -40,7 +40,7 @@ class AllowedOptions:
         if instruction is not None:
             if not self.with_instruction:
                 raise SessionOptionsRefused(
-                    "the instruction cannot be changed: set agent.session_instruction = true to allow it"
+                    "the instruction cannot be changed: set agent.choices.instruction = true to allow it"
                 )
             if not instruction.strip() or len(instruction) > _MAX_INSTRUCTION:
                 raise SessionOptionsRefused(
@@ -51,10 +51,11 @@ class AllowedOptions:
     def _check_model(self, model: str) -> None:
         if not self.models:
             raise SessionOptionsRefused(
-                "the model cannot be changed: list the allowed models in the setting agent.models"
+                "the model cannot be changed: list the allowed models in the setting agent.choices.models"
             )
         if model not in self.models:
-            raise SessionOptionsRefused(f"the model {model!r} is not one of agent.models: {', '.join(self.models)}")
+            listed = ", ".join(self.models)
+            raise SessionOptionsRefused(f"the model {model!r} is not one of agent.choices.models: {listed}")
 
     async def add_to(self, session_key: int, turn_input: TurnInput) -> TurnInput:
         """Return the input of a turn with what was chosen for its session; it is stored with the turn.

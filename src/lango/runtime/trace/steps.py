@@ -32,6 +32,15 @@ class Attempt(Struct, frozen=True):
     """The bytes of the stored request and response."""
 
 
+class NodeValues(Struct):
+    """What a node of a workflow got and put out."""
+
+    input: Any = None
+    output: Any = None
+    error: str = ""
+    """Why it failed."""
+
+
 class Step(Struct, kw_only=True):
     """An agent, a model call, a tool call, a node of a workflow, or a message that code made."""
 
@@ -55,12 +64,8 @@ class Step(Struct, kw_only=True):
     """Of a tool: the message with its result."""
     approved_by: str | None = None
     model: str = ""
-    input: Any = None
-    """Of a node: what it got."""
-    output: Any = None
-    """Of a node: what it put out."""
-    error: str = ""
-    """Of a node: why it failed."""
+    node: NodeValues | None = None
+    """Of a node of a workflow."""
     usage: Usage = Usage()
     attempts: list[Attempt] = []
     steps: "list[Step]" = []

@@ -22,7 +22,7 @@ from lango.runtime.trace.messages import (
     message_step,
     previous_times,
 )
-from lango.runtime.trace.steps import Attempt, Step, StepStatus, TurnTrace, nesting_depths
+from lango.runtime.trace.steps import Attempt, NodeValues, Step, StepStatus, TurnTrace, nesting_depths
 from lango.sessions import StoredEvent
 from lango.store.codec.ids import call_key
 from lango.store.turns.model_requests import ModelRequest
@@ -240,10 +240,11 @@ class _Tree:
                 continue
             if step is None:
                 step = steps[f"{node.path}#{node.attempt}"] = self._new_node(node)
+            values = step.node = step.node or NodeValues()
             if node.status == "started":
-                step.input = node.input
+                values.input = node.input
                 continue
-            step.output, step.error = node.output, node.error
+            values.output, values.error = node.output, node.error
             if step.is_estimated or node.status == "waiting":
                 step.status = _NODE_STATUS[node.status] if self._row.status != "done" else "done"
 

@@ -23,9 +23,9 @@ class OptionsView(BaseModel):
     """Null: the agent's own instruction."""
     default_model: str
     models: list[str]
-    """The models of the setting `agent.models`; empty if none may be chosen."""
+    """The models of the setting `agent.choices.models`; empty if none may be chosen."""
     may_set_instruction: bool
-    """Whether the setting `agent.session_instruction` is on."""
+    """Whether the setting `agent.choices.instruction` is on."""
 
 
 class OptionChanges(RequestBody):

@@ -88,7 +88,7 @@ async function readRun({ session, turn: number }) {
       const call = made.find((one) => one.id === step.call_id);
       return `${step.name}(${call ? JSON.stringify(call.input ?? {}) : ""})${step.status === "done" ? "" : ` ${step.status}`}`;
     }).join("\n") || "none",
-    answer: answers.map((one) => one.content).filter(Boolean).join("\n\n") || steps.findLast((step) => step.kind === "node" && step.output !== null)?.output?.toString() || turn.error || turn.status,
+    answer: answers.map((one) => one.content).filter(Boolean).join("\n\n") || steps.findLast((step) => (step.node?.output ?? null) !== null)?.node?.output?.toString() || turn.error || turn.status,
     state: values.sort().join("\n") || "none",
     cost: turn.usage.cost_usd === null ? "not known" : `$${turn.usage.cost_usd.toFixed(4)}`,
     tokens: `${turn.usage.input_tokens.toLocaleString()} in (${turn.usage.cached_tokens.toLocaleString()} cached), ${turn.usage.output_tokens.toLocaleString()} out`,

@@ -25,7 +25,7 @@ export function details(session, turn, step, start) {
   return el("div", { class: "trace-details" },
     el("dl", {}, ...facts.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value })))),
     step.status === "failed" && failureSlot(session, (failure) => failure.step !== "" && (failure.step === step.call_id || step.id.includes(failure.step))),
-    ...[["Input", step.input], ["Output", step.output], ["Error", step.error || null]].flatMap(([name, value]) => (value === null ? [] : valueBlock(name, value))),
+    ...[["Input", step.node?.input ?? null], ["Output", step.node?.output ?? null], ["Error", step.node?.error || null]].flatMap(([name, value]) => (value === null ? [] : valueBlock(name, value))),
     step.attempts.length > 0 && el("ol", { class: "trace-attempts", "aria-label": "Requests to the model" },
       ...step.attempts.map((attempt) => attemptItem(session, attempt))),
     canRunOn(turn, step) && el("button", {

@@ -11,7 +11,7 @@ import { details } from "./trace-details.js";
  *   request_id: string | null, size: number}} Attempt
  * @typedef {{id: string, kind: string, name: string, status: string, started_at: string, duration_s: number | null, is_estimated: boolean,
  *   is_replayed: boolean, agent: string, branch: string, call_id: string, seq: number | null, result_seq: number | null, approved_by: string | null,
- *   model: string, input: any, output: any, error: string, usage: {input_tokens: number, output_tokens: number, cached_tokens: number, cost_usd: number | null}, attempts: Attempt[], steps: Step[]}} Step
+ *   model: string, node: {input: any, output: any, error: string} | null, usage: {input_tokens: number, output_tokens: number, cached_tokens: number, cost_usd: number | null}, attempts: Attempt[], steps: Step[]}} Step
  * @typedef {{turn: number, status: string, started_at: string, duration_s: number | null, first_seq: number | null, last_seq: number | null,
  *   is_rewound: boolean, error: string, usage: {input_tokens: number, output_tokens: number, cached_tokens: number, model_calls: number, cost_usd: number | null},
  *   resumptions: {at: string, reason: string}[], begun_version: string, version: string, steps: Step[]}} Turn
