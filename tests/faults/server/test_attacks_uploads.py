@@ -7,6 +7,7 @@ import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
+from starlette.datastructures import UploadFile
 from starlette.types import Message
 
 from lango.server.json_body import JsonRequest
@@ -37,6 +38,29 @@ async def test_attack_24_a_body_that_is_not_complete_is_not_held_in_memory() -> 
     assert max(held) - held[0] < 2 * MEGABYTE
     assert len(body) == pieces * PIECE + 3
     assert await request.body() is body
+
+
+async def test_attack_24_a_file_of_a_form_that_is_not_complete_is_not_held_in_memory() -> None:
+    pieces, held = 320, list[int]()
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+
+    async def receive() -> Message:
+        if len(held) == pieces:
+            return {"type": "http.request", "body": b"\r\n--x--\r\n", "more_body": False}
+        held.append(tracemalloc.get_traced_memory()[0])
+        return {"type": "http.request", "body": head if len(held) == 1 else bytes(PIECE), "more_body": True}
+
+    headers = [(b"content-type", b"multipart/form-data; boundary=x")]
+    request = JsonRequest({"type": "http", "method": "POST", "headers": headers}, receive)
+    tracemalloc.start()
+    try:
+        async with request.form(max_files=1) as form:
+            file = form["file"]
+    finally:
+        tracemalloc.stop()
+    assert max(held) - held[0] < 3 * MEGABYTE
+    assert isinstance(file, UploadFile)
+    assert file.size == (pieces - 1) * PIECE
 
 
 def begin_upload(server: Server, key: str, size: int) -> socket.socket:

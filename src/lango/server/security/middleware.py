@@ -33,6 +33,7 @@ _MAX_FORM_BYTES = 10_000
 _ANTHROPIC_PATHS = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 _OPENAI_PATHS = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/responses/compact", "/v1/embeddings"})
 _CONVERSATION_PATHS = _ANTHROPIC_PATHS | _OPENAI_PATHS | {"/agui"}
+_ITEMS_PATH = re.compile(r"/v1/conversations(/[^/]+/items)?")
 _TRIGGER_PATHS = "/v1/triggers/"
 _ANY_KIND = "*/*"
 _JSON = "application/json"
@@ -145,7 +146,7 @@ class RequestGuard:
             return self._upload_limit
         if scope["path"].startswith(_TRIGGER_PATHS):  # the secret of a trigger is in no browser
             return self._trigger_limit
-        if scope["path"] in _CONVERSATION_PATHS:
+        if scope["path"] in _CONVERSATION_PATHS or _ITEMS_PATH.fullmatch(scope["path"]):
             return self._conversation_limit
         return self._message_limit if _PATHS_WITH_FILES.fullmatch(scope["path"]) else self._default_limit
 
