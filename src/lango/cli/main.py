@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lango import __version__
-from lango.cli.commands.agent import evaluate, mcp, playground, run, serve
+from lango.cli.commands.agent import acp, evaluate, mcp, playground, run, serve
 from lango.cli.commands.data import (
     artifacts,
     credentials,
@@ -41,6 +41,7 @@ app.command()(serve.serve)
 app.command()(serve.chat)
 app.command()(run.run)
 app.command()(mcp.mcp)
+app.command()(acp.acp)
 app.command()(init.init)
 app.command()(doctor.doctor)
 sessions.app.command("trace")(sessions_trace.trace)

@@ -1,0 +1,1 @@
+"""Serve an agent to editors, by the Agent Client Protocol."""

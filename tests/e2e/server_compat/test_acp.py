@@ -1,0 +1,259 @@
+"""`lango acp` as an editor starts it, through the client of the protocol's own SDK."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from acp import RequestError, connect_to_agent, helpers, schema, spawn_agent_process
+from acp.client.connection import ClientSideConnection
+
+from lango.sessions import SessionId
+from lango.store import Store
+from lango.store.sessions.window import read_session_events
+from tests.support.processes import LANGO
+from tests.support.servers.command_agent import file_summary
+from tests.support.servers.server_process import configure
+
+PNG = b"\x89PNG\r\n\x1a\n and more"
+
+
+class Editor:
+    """An editor that keeps what it is shown, and reacts to each request for permission in the same way."""
+
+    def __init__(self, reaction: str = "allow") -> None:
+        self.updates: list[Any] = []
+        self.requests: list[schema.ToolCallUpdate] = []
+        self.was_asked, self.has_text = asyncio.Event(), asyncio.Event()
+        self._reaction = reaction
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        self.updates.append(update)
+        if isinstance(update, schema.AgentMessageChunk):
+            self.has_text.set()
+
+    async def request_permission(
+        self, session_id: str, tool_call: schema.ToolCallUpdate, options: Sequence[schema.PermissionOption], **_: Any
+    ) -> schema.RequestPermissionResponse:
+        self.requests.append(tool_call)
+        self.was_asked.set()
+        if self._reaction == "nothing":
+            await asyncio.Event().wait()
+        assert self._reaction in [option.option_id for option in options]
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=self._reaction)
+        return schema.RequestPermissionResponse(outcome=outcome)
+
+    def text(self, kind: type[Any] = schema.AgentMessageChunk) -> str:
+        return "".join(update.content.text for update in self.updates if isinstance(update, kind))
+
+    def calls(self) -> list[tuple[str, list[str | None], Any]]:
+        """Return the calls that were shown: name, each status, and result."""
+        shown: dict[str, tuple[str, list[str | None], Any]] = {}
+        for update in self.updates:
+            match update:
+                case schema.ToolCallStart():
+                    shown[update.tool_call_id] = (update.title, [update.status], None)
+                case schema.ToolCallProgress():
+                    name, statuses, _ = shown[update.tool_call_id]
+                    shown[update.tool_call_id] = (name, [*statuses, update.status], update.raw_output)
+                case _:
+                    pass
+        return list(shown.values())
+
+
+@asynccontextmanager
+async def opened(config: Path, editor: Editor, *arguments: str) -> AsyncGenerator[ClientSideConnection]:
+    """Start the agent and connect to it."""
+    command = (LANGO, "acp", "--config", str(config), *arguments)
+    async with spawn_agent_process(cast("Any", editor), *command, cwd=config.parent) as (connection, _):
+        await connection.initialize(protocol_version=1)
+        yield connection
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return configure(tmp_path, f"sqlite:///{tmp_path}/lango.db")
+
+
+async def ask(connection: ClientSideConnection, session: str, *content: Any) -> schema.PromptResponse:
+    blocks = [helpers.text_block(one) if isinstance(one, str) else one for one in content]
+    return await connection.prompt(session_id=session, prompt=blocks)
+
+
+async def roles(store_url: str, session: str) -> list[str]:
+    async with Store(store_url) as store:
+        found = await store.read(read_session_events, SessionId("obedient", "user", session))
+    assert found
+    return [one.message.role for one in found[1] if one.message]
+
+
+async def test_an_agent_says_what_it_can_and_answers_piece_by_piece(config: Path) -> None:
+    editor = Editor()
+    command = (LANGO, "acp", "--config", str(config))
+    async with spawn_agent_process(cast("Any", editor), *command, cwd=config.parent) as (connection, _):
+        about = await connection.initialize(protocol_version=99)
+        assert (about.protocol_version, about.agent_info and about.agent_info.title) == (1, "obedient")
+        able = about.agent_capabilities
+        assert able
+        assert able.load_session
+        assert able.session_capabilities
+        assert able.session_capabilities.list is not None
+        session = (await connection.new_session(cwd="/home/ada/project")).session_id
+        answer = await ask(connection, session, "words 5 0.3")
+        assert editor.text() == "w0 w1 w2 w3 w4 "
+        assert len(editor.updates) > 1, "shown as it is generated"
+        assert answer.stop_reason == "end_turn"
+        assert answer.usage
+        assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.total_tokens) == (10, 5, 15)
+        await ask(connection, session, "think")
+        assert editor.text(schema.AgentThoughtChunk) == "hm, well"
+
+
+@pytest.mark.parametrize(("reaction", "requests", "ends"), [("allow-always", 1, "completed"), ("reject", 2, "failed")])
+async def test_tools_are_shown_and_one_that_needs_approval_asks_for_permission(
+    config: Path, reaction: str, requests: int, ends: str
+) -> None:
+    editor = Editor(reaction)
+    async with opened(config, editor) as connection:
+        session = (await connection.new_session(cwd="/")).session_id
+        for _ in range(2):
+            await ask(connection, session, "note")
+        shown = editor.calls()
+        assert shown == [("note", ["in_progress", "completed"], {"noted": "this"})] * 2, "calls of the same id"
+        for _ in range(2):
+            editor.updates.clear()
+            assert (await ask(connection, session, "ask")).stop_reason == "end_turn"
+            [(name, statuses, _)] = editor.calls()
+            assert (name, statuses[-1]) == ("wipe", ends)
+            assert editor.text().startswith("the tool said "), "the prompt goes on"
+        assert [(one.title, one.raw_input) for one in editor.requests] == [("wipe", {"text": "this"})] * requests
+
+
+async def test_a_call_that_is_allowed_once_is_asked_about_again(config: Path) -> None:
+    editor = Editor()
+    async with opened(config, editor) as connection:
+        session = (await connection.new_session(cwd="/")).session_id
+        for _ in range(2):
+            await ask(connection, session, "ask")
+        assert [statuses for _, statuses, _ in editor.calls()] == [["pending", "in_progress", "completed"]] * 2
+        assert len(editor.requests) == 2
+        held = await connection.list_sessions()
+        assert [one.title for one in held.sessions] == ["ask"]
+
+
+async def test_a_cancelled_prompt_stops_its_turn_and_a_request_for_permission(config: Path, tmp_path: Path) -> None:
+    editor = Editor("nothing")
+    async with opened(config, editor) as connection:
+        session = (await connection.new_session(cwd="/")).session_id
+        running = asyncio.create_task(ask(connection, session, f"hold {tmp_path / 'never'}"))
+        await editor.has_text.wait()
+        await connection.cancel(session_id=session)
+        assert (await running).stop_reason == "cancelled"
+        waiting = asyncio.create_task(ask(connection, session, "ask"))
+        await editor.was_asked.wait()
+        await connection.cancel(session_id=session)
+        assert (await waiting).stop_reason == "cancelled"
+        await ask(connection, session, "and on")
+        assert editor.text().endswith("and on")
+
+
+async def test_a_session_is_listed_and_loaded_by_another_process_and_continues(config: Path, tmp_path: Path) -> None:
+    first, second = Editor(), Editor()
+    async with opened(config, first) as connection:
+        session = (await connection.new_session(cwd="/home/ada/project")).session_id
+        await connection.new_session(cwd="/home/ada/project")  # nothing was said in it
+        for words in ("think", "note"):
+            await ask(connection, session, words)
+    async with opened(config, second) as connection:
+        [listed] = (await connection.list_sessions(cwd="/home/ada/project")).sessions
+        assert (listed.session_id, listed.cwd, listed.title) == (session, "/home/ada/project", "think")
+        assert (await connection.list_sessions(cwd="/elsewhere")).sessions == []
+        await connection.load_session(cwd="/home/ada/project", session_id=session)
+        assert second.text(schema.UserMessageChunk) == "thinknote"
+        assert (second.text(), second.text(schema.AgentThoughtChunk)) == (first.text(), "hm, well")
+        assert second.calls() == [("note", ["pending", "completed"], {"noted": "this"})]
+        await ask(connection, session, "and on")
+    assert (await roles(f"sqlite:///{tmp_path}/lango.db", session))[-2:] == ["user", "assistant"]
+
+
+async def test_files_of_the_editor_reach_the_model(config: Path) -> None:
+    editor = Editor()
+    picture = helpers.image_block(base64.b64encode(PNG).decode(), "image/png")
+    blob = helpers.resource_block(
+        helpers.embedded_blob_resource(
+            "file:///p/a.pdf", base64.b64encode(b"%PDF").decode(), mime_type="application/pdf"
+        )
+    )
+    text = helpers.resource_block(helpers.embedded_text_resource("file:///p/main.py", "print(1)"))
+    link = helpers.resource_link_block("notes.txt", "file:///p/notes.txt")
+    async with opened(config, editor) as connection:
+        session = (await connection.new_session(cwd="/p")).session_id
+        await ask(connection, session, "see", picture, blob)
+        seen = [file_summary("file 1", "image/png", PNG), file_summary("a.pdf", "application/pdf", b"%PDF")]
+        assert editor.text() == f"seen: {', '.join(seen)}"
+        editor.updates.clear()
+        await ask(connection, session, "recite ", text, link)
+        [*_, (role, [read])] = json.loads(editor.text())
+        assert role == "user"
+        assert "print(1)" in read
+        assert read.endswith("[notes.txt](file:///p/notes.txt)")
+        with pytest.raises(RequestError, match="is not base64"):
+            await ask(connection, session, helpers.image_block("?", "image/png"))
+
+
+async def test_errors_are_the_protocols_own(config: Path) -> None:
+    editor = Editor()
+    async with opened(config, editor) as connection:
+        with pytest.raises(RequestError, match="there is no session 'gone'") as missing:
+            await connection.load_session(cwd="/", session_id="gone")
+        assert missing.value.code == -32002
+        with pytest.raises(RequestError) as refused:
+            await ask(connection, "gone", "hello")
+        assert refused.value.data == {"error": "SessionNotFound"}
+        session = (await connection.new_session(cwd="/")).session_id
+        with pytest.raises(RequestError, match="the provider does not want to") as failed:
+            await ask(connection, session, "fail")
+        assert failed.value.data == {"error": "ProviderRejected"}
+        await ask(connection, session, "and on")
+        assert editor.text() == "and on", "the session goes on after a failed turn"
+
+
+async def test_a_turn_whose_editor_is_gone_is_continued_by_the_next_process(config: Path, tmp_path: Path) -> None:
+    held, editor = tmp_path / "held", Editor()
+    command = (LANGO, "acp", "--config", str(config))
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=config.parent
+    )
+    connection = connect_to_agent(cast("Any", editor), process.stdin, process.stdout)
+    await connection.initialize(protocol_version=1)
+    session = (await connection.new_session(cwd="/")).session_id
+    running = asyncio.create_task(ask(connection, session, f"hold {held}"))
+    await editor.has_text.wait()
+    process.kill()
+    await process.wait()
+    with pytest.raises((ConnectionError, RequestError)):
+        await running
+    await connection.close()
+    held.touch()
+    second = Editor()
+    async with opened(config, second) as connection:
+        await ask(connection, session, "and on")
+        assert second.text().endswith("and on")
+    assert await roles(f"sqlite:///{tmp_path}/lango.db", session) == ["user", "assistant"] * 2
+
+
+async def test_an_unknown_agent_is_an_error_of_the_command(config: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(LANGO, "acp", "--config", str(config), "--agent", "gone"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=config.parent,
+    )
+    output, errors = await process.communicate()
+    assert (process.returncode, output) == (1, b"")
+    assert b"there is no agent 'gone'; the agents are 'obedient'" in errors
