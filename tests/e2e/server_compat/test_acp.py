@@ -222,8 +222,8 @@ async def test_errors_are_the_protocols_own(config: Path) -> None:
         assert editor.text() == "and on", "the session goes on after a failed turn"
 
 
-async def test_a_turn_whose_editor_is_gone_is_continued_by_the_next_process(config: Path, tmp_path: Path) -> None:
-    held, editor = tmp_path / "held", Editor()
+async def killed_during(config: Path, editor: Editor, prompt: str, reached: asyncio.Event) -> str:
+    """Kill the agent's process in the middle of a prompt; return the session."""
     command = (LANGO, "acp", "--config", str(config))
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=config.parent
@@ -231,13 +231,31 @@ async def test_a_turn_whose_editor_is_gone_is_continued_by_the_next_process(conf
     connection = connect_to_agent(cast("Any", editor), process.stdin, process.stdout)
     await connection.initialize(protocol_version=1)
     session = (await connection.new_session(cwd="/")).session_id
-    running = asyncio.create_task(ask(connection, session, f"hold {held}"))
-    await editor.has_text.wait()
+    running = asyncio.create_task(ask(connection, session, prompt))
+    await reached.wait()
     process.kill()
     await process.wait()
     with pytest.raises((ConnectionError, RequestError)):
         await running
     await connection.close()
+    return session
+
+
+async def test_permission_that_was_asked_for_by_a_killed_process_is_asked_for_again(config: Path) -> None:
+    first, second = Editor("nothing"), Editor("allow")
+    session = await killed_during(config, first, "ask", first.was_asked)
+    async with opened(config, second) as connection:
+        await connection.load_session(cwd="/", session_id=session)
+        second.updates.clear()
+        await ask(connection, session, "and on")
+        assert [one.title for one in second.requests] == ["wipe"]
+        assert second.calls() == [("wipe", ["pending", "in_progress", "completed"], {"noted": "this"})]
+        assert second.text() == "the tool said {'noted': 'this'}and on"
+
+
+async def test_a_turn_whose_editor_is_gone_is_continued_by_the_next_process(config: Path, tmp_path: Path) -> None:
+    held, editor = tmp_path / "held", Editor()
+    session = await killed_during(config, editor, f"hold {held}", editor.has_text)
     held.touch()
     second = Editor()
     async with opened(config, second) as connection:

@@ -4,6 +4,7 @@ Imports `acp`.
 """
 
 import asyncio
+import uuid
 from contextlib import aclosing
 from typing import Literal
 
@@ -51,14 +52,10 @@ class PromptTurn:
     async def run(self, message: SubmittedMessage) -> schema.PromptResponse:
         """Return why the answer ended. Raise `ApiError` if a turn failed."""
         await self._user.check_token_quota()
-        turn: TurnRef | None = await self._user.submit(self._session_id, message)
-        calls, reason = ToolCalls(str(turn.turn)), ""
-        while turn is not None and reason != "cancelled":
-            self._turn = turn
-            if self._is_cancelled:
-                await self._user.stop(turn)
-            reason, waits = await self._follow(turn, calls)
-            turn = await self._continue(turn, waits, calls)
+        calls = ToolCalls(uuid.uuid4().hex)
+        reason = await self._follow_all(await self._continue_paused(calls), calls)
+        if not self._is_cancelled:  # the message would close a request that an earlier process left open
+            reason = await self._follow_all(await self._user.submit(self._session_id, message), calls)
         return schema.PromptResponse(
             stop_reason="cancelled" if self._is_cancelled else _STOP_REASONS.get(reason, "end_turn"),
             usage=schema.Usage(
@@ -78,6 +75,30 @@ class PromptTurn:
             self._asking.cancel()
         if self._turn is not None:
             await self._user.stop(self._turn)
+
+    async def _continue_paused(self, calls: ToolCalls) -> TurnRef | None:
+        """Ask for the approvals that the session waits for; return the turn that continues with the first answer."""
+        session = await self._user.get_session(self._session_id)
+        newest = await self._user.runtime.turns.newest(session)
+        waits = [wait for wait in await self._user.waits(self._session_id) if isinstance(wait, ApprovalWait)]
+        if newest is None or not waits:
+            return None
+        self._turn = TurnRef(session, newest)
+        for wait in waits:
+            update = calls.start(wait.call_id, wait.tool, wait.arguments, "pending")
+            await self._client.session_update(self._session_id, update)
+        return await self._continue(self._turn, waits, calls)
+
+    async def _follow_all(self, turn: TurnRef | None, calls: ToolCalls) -> str:
+        """Follow a turn and those that continue with approvals; return why the last one ended."""
+        reason = ""
+        while turn is not None and reason != "cancelled":
+            self._turn = turn
+            if self._is_cancelled:
+                await self._user.stop(turn)
+            reason, waits = await self._follow(turn, calls)
+            turn = await self._continue(turn, waits, calls)
+        return reason
 
     async def _follow(self, turn: TurnRef, calls: ToolCalls) -> tuple[str, list[ApprovalWait]]:
         """Show a turn to its end; return why it ended, and the approvals that it waits for."""
