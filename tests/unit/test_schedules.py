@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.errors import ScheduleRefused
-from lango.schedules import ScheduleSpec, checked_spec, due_at, next_slot, next_times, parse_duration_s
+from lango.schedules import ScheduleSpec, checked_spec, due_at, next_slot, next_times
 from lango.schedules.due import ON_TIME_S, settle
 from lango.schedules.slots import session_of, slots_after, text_of
+from lango.schedules.spec import parse_duration_s
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Asia/Kathmandu"]
 FROM = datetime(2026, 1, 1, tzinfo=UTC).timestamp()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from string import Formatter
-from typing import Literal
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -92,6 +92,31 @@ class ScheduleSpec(Struct, frozen=True, omit_defaults=True):
         texts = dict.fromkeys(("name", "message", "session_id"), "")
         policies = {"missed": "one", "max_missed": 1, "overlap": "queue", "session": "one"}
         return replace(self, **texts, **policies) == replace(other, **texts, **policies)
+
+
+def spec_from_texts(
+    name: str,
+    message: str,
+    *,
+    every: str = "",
+    timezone: str = "UTC",
+    start: str = "",
+    end: str = "",
+    jitter: str = "",
+    **fields: Any,
+) -> ScheduleSpec:
+    """Make a schedule of durations and times as people and models write them."""
+    zone = find_zone(timezone)
+    return ScheduleSpec(
+        name,
+        message,
+        every_s=parse_duration_s(every, "every") if every else 0,
+        timezone=timezone,
+        start_at=parse_time(start, zone, "start") if start else None,
+        end_at=parse_time(end, zone, "end") if end else None,
+        jitter_s=parse_duration_s(jitter, "jitter") if jitter else 0,
+        **fields,
+    )
 
 
 def checked_spec(spec: ScheduleSpec, now: float) -> ScheduleSpec:

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 
 from lango.errors import ScheduleNotFound, ScheduleRefused
 from lango.json_values import convert
-from lango.schedules import MAX_PER_USER, ScheduleSpec, due_at, key_of, next_slot, session_of
+from lango.schedules import MAX_PER_USER, ScheduleSpec, due_at, key_of, next_slot, next_times, session_of
 from lango.store.codec.json_text import dumps, loads
 from lango.store.engine.database import LockingRead, Operation, Row
 
@@ -140,6 +140,18 @@ class StoredSchedule(Struct, frozen=True):
     check_at: float | None
     last_session: str | None
     last_key: str | None
+
+    @property
+    def state(self) -> str:
+        """`active`, `paused`, or `ended`: it has no slot left."""
+        return "paused" if self.paused else "ended" if self.next_slot is None else "active"
+
+    def next_times(self, now: float, count: int) -> list[str]:
+        """Return when its next slots are due, in its time zone; of a paused one, as if it were resumed now."""
+        if self.next_slot is None:
+            return []
+        # the next slot may be due already; those that pass during a pause do not run
+        return next_times(self.name.id, self.spec, now if self.paused else self.next_slot - 1e-3, count)
 
 
 class RunRow(Struct, frozen=True):

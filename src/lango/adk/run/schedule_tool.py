@@ -7,8 +7,7 @@ from pydantic import Field
 
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import ScheduleNotFound, ScheduleRefused, ToolError
-from lango.schedules import ScheduleSpec, checked_spec, next_times, parse_duration_s, parse_time
-from lango.schedules.spec import find_zone
+from lango.schedules import ScheduleSpec, checked_spec, spec_from_texts
 from lango.store import schedules
 from lango.store.schedules import ScheduleId, StoredSchedule
 from lango.tools import ToolContext
@@ -53,17 +52,8 @@ async def schedule(
                     raise ToolError(f"there is no schedule {id!r}: use the action list")
                 return {"deleted": id}
             case "add":
-                zone = find_zone(timezone)
-                spec = ScheduleSpec(
-                    name,
-                    message,
-                    cron=cron,
-                    every_s=parse_duration_s(every, "every") if every else 0,
-                    times=times or (),
-                    timezone=timezone,
-                    end_at=parse_time(end, zone, "end") if end else None,
-                )
-                return await _add(spec, context)
+                texts = {"every": every, "timezone": timezone, "end": end}
+                return await _add(spec_from_texts(name, message, cron=cron, times=times or (), **texts), context)
     except (ScheduleRefused, ScheduleNotFound) as error:
         raise ToolError(str(error)) from error
 
@@ -89,6 +79,7 @@ async def _add(spec: ScheduleSpec, context: ToolContext) -> dict[str, Any]:
         turn.input.quota_id,
         turn.input.tokens_per_day,
     )
+    store.notify_due()
     return _shown(stored, now)
 
 
@@ -107,13 +98,12 @@ async def _delete(schedule_id: str) -> bool:
 def _shown(stored: StoredSchedule, now: float) -> dict[str, Any]:
     spec = stored.spec
     when = {"cron": spec.cron, "every_s": spec.every_s, "times": [*spec.times]}
-    state = "paused" if stored.paused else "ended" if stored.next_slot is None else "active"
     return {
         "id": stored.name.id,
         "name": spec.name,
         "message": spec.message,
         **{name: value for name, value in when.items() if value},
         "timezone": spec.timezone,
-        "state": state,
-        "next_times": next_times(stored.name.id, spec, now, _SHOWN_TIMES) if state == "active" else [],
+        "state": stored.state,
+        "next_times": stored.next_times(now, _SHOWN_TIMES) if stored.state == "active" else [],
     }

@@ -8,7 +8,7 @@ from msgspec import Struct, to_builtins
 
 from lango.errors import ScheduleRefused
 from lango.json_values import convert
-from lango.schedules import ScheduleSpec, checked_spec, next_times
+from lango.schedules import ScheduleSpec, checked_spec
 from lango.sessions import check_id
 from lango.store import Store, schedules
 from lango.store.schedules import KEPT_RUNS, ScheduleId, StoredRun, StoredSchedule
@@ -148,12 +148,8 @@ def new_schedule_id() -> str:
 
 def listed(stored: StoredSchedule, now: float) -> ListedSchedule:
     """Return a stored schedule as it is shown, with its next times."""
-    name, slot = stored.name, stored.next_slot
-    state = "paused" if stored.paused else "ended" if slot is None else "active"
-    # the next slot may be due already; those that pass during a pause do not run
-    after = now if slot is None or stored.paused else slot - 1e-3
-    times = [] if slot is None else next_times(name.id, stored.spec, after, _NEXT_TIMES)
-    return ListedSchedule(name.id, name.app_name, name.user_id, stored.spec, state, stored.created_at, times)
+    name, times = stored.name, stored.next_times(now, _NEXT_TIMES)
+    return ListedSchedule(name.id, name.app_name, name.user_id, stored.spec, stored.state, stored.created_at, times)
 
 
 def with_changes(spec: ScheduleSpec, changes: Mapping[str, Any]) -> ScheduleSpec:

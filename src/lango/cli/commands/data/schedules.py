@@ -1,6 +1,6 @@
 """Run `lango schedules`: add, list, show, pause, resume, delete and run schedules. Running servers run their slots."""
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -37,38 +37,38 @@ def add(
     end: Annotated[str, typer.Option("--end", help="No slot is after this time.")] = "",
     jitter: Annotated[str, typer.Option("--jitter", help="Delay each slot by up to so much, as 5m.")] = "0",
     missed: Annotated[
-        str, typer.Option("--missed", help="Which slots run that no process came to: skip (none), one, or all.")
+        Literal["skip", "one", "all"],
+        typer.Option("--missed", help="Which slots run that no process came to: skip means none."),
     ] = "one",
     max_missed: Annotated[int, typer.Option("--max-missed", help="How many run with --missed all.")] = 10,
     overlap: Annotated[
-        str, typer.Option("--overlap", help="If the last run still goes on: queue (wait for it), skip, or cancel it.")
+        Literal["queue", "skip", "cancel"],
+        typer.Option("--overlap", help="If the last run still goes on: queue waits for it, cancel stops it."),
     ] = "queue",
-    session: Annotated[str, typer.Option("--session", help="One session for all runs, each, or one a day.")] = "one",
+    session: Annotated[
+        Literal["one", "each", "day"], typer.Option("--session", help="One session for all runs, each, or one a day.")
+    ] = "one",
     session_id: Annotated[str, typer.Option("--session-id", help="An existing session for all runs.")] = "",
     as_json: Json = False,
 ) -> None:
     """Add a schedule for a user, by default `user`; processes that serve its app run it."""
-    from lango.schedules import ScheduleSpec, parse_duration_s, parse_time
-    from lango.schedules.spec import find_zone
+    from lango.schedules import spec_from_texts
 
-    _check_choice("--missed", missed, "skip", "one", "all")
-    _check_choice("--overlap", overlap, "queue", "skip", "cancel")
-    _check_choice("--session", session, "one", "each", "day")
-    zone = find_zone(timezone)
-    fields: dict[str, Any] = {"missed": missed, "overlap": overlap, "session": session}
-    spec: ScheduleSpec = ScheduleSpec(
+    spec = spec_from_texts(
         name,
         message,
         cron=cron,
-        every_s=parse_duration_s(every, "--every") if every else 0,
+        every=every,
         times=at or (),
         timezone=timezone,
-        start_at=parse_time(start, zone, "--start") if start else None,
-        end_at=parse_time(end, zone, "--end") if end else None,
-        jitter_s=parse_duration_s(jitter, "--jitter"),
+        start=start,
+        end=end,
+        jitter=jitter,
+        missed=missed,
         max_missed=max_missed,
+        overlap=overlap,
+        session=session,
         session_id=session_id,
-        **fields,
     )
     app_name = chosen.app_name()
     added = chosen.run(lambda data: data.app(app_name).schedules.add(spec, user_id=chosen.user or LOCAL_USER))
@@ -160,11 +160,6 @@ def _run_on(chosen: SessionOptions, wanted: str, work: "Callable[[Schedules, Lis
         return await work(data.app(found[0].app).schedules, found[0])
 
     return chosen.run(run)
-
-
-def _check_choice(option: str, value: str, *choices: str) -> None:
-    if value not in choices:
-        raise UsageError(f"{option}: {value!r} is none of {', '.join(choices)}")
 
 
 def schedule_json(one: "ListedSchedule") -> dict[str, Any]:

@@ -34,7 +34,7 @@ from typing_extensions import override
 
 from lango.errors import Conflict, LangoError, WaitNotOpen
 from lango.server.compat.a2a.task_view import TERMINAL
-from lango.server.compat.a2a.tasks import Tasks
+from lango.server.compat.a2a.tasks import Tasks, TaskTurns
 from lango.server.errors import ApiError, to_api_error
 
 TASKS = "tasks"
@@ -51,16 +51,13 @@ class TaskHandler(RequestHandler):
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task | Message:
         """Submit a message; return its task when that has ended or waits for the client, or at once if asked to."""
         with _checked(params):
-            config = params.configuration
-            _check(params)
-            tasks = _tasks(context)
-            submitted = await tasks.submit(params)
-            if not config.return_immediately:
+            tasks, submitted = await _submit(params, context)
+            if not params.configuration.return_immediately:
                 async with aclosing(tasks.updates(submitted, from_start=True)) as updates:
                     async for _ in updates:
                         pass
             view = await tasks.view(await tasks.find(submitted.task_id))
-            return apply_history_length(view.task, config)
+            return apply_history_length(view.task, params.configuration)
 
     @override
     async def on_message_send_stream(
@@ -68,9 +65,7 @@ class TaskHandler(RequestHandler):
     ) -> AsyncGenerator[Event]:
         """Submit a message; yield its task and then its updates."""
         with _checked(params):
-            _check(params)
-            tasks = _tasks(context)
-            submitted = await tasks.submit(params)
+            tasks, submitted = await _submit(params, context)
             async with aclosing(tasks.updates(submitted, from_start=True)) as updates:
                 async for update in updates:
                     yield apply_history_length(update, params.configuration) if isinstance(update, Task) else update
@@ -139,11 +134,12 @@ def _tasks(context: ServerCallContext) -> Tasks:
     return context.state[TASKS]
 
 
-def _check(params: SendMessageRequest) -> None:
-    config = params.configuration
-    validate_history_length(config)
-    if config.HasField("task_push_notification_config"):
+async def _submit(params: SendMessageRequest, context: ServerCallContext) -> tuple[Tasks, TaskTurns]:
+    validate_history_length(params.configuration)
+    if params.configuration.HasField("task_push_notification_config"):
         raise PushNotificationNotSupportedError
+    tasks = _tasks(context)
+    return tasks, await tasks.submit(params)
 
 
 @contextmanager

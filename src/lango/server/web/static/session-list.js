@@ -242,7 +242,10 @@ export function setUpSessionList(startNewConversation) {
   byId("session-menu").addEventListener("click", () => state.session && openMenu(byId("session-menu"), state.session));
   let refreshTimer = 0;
   on("sessions", (/** @type {Session | null} */ added) => {
-    if (added && !findSession(added.id)) sessions = [added, ...sessions];
+    if (added && !findSession(added.id)) {
+      reading?.abort(); // the list on its way may have been read before
+      sessions = [added, ...sessions];
+    }
     clearTimeout(refreshTimer);
     refreshTimer = setTimeout(refresh, 150);
   });
