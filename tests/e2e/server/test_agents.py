@@ -190,3 +190,23 @@ async def test_a_broken_agent_is_listed_and_comes_alive_when_its_file_is_mended(
 
 
 HELLO = {"role": "user", "content": "hello"}
+
+
+async def test_a_conversation_of_openai_is_with_one_agent_and_uploads_are_for_all(server: Server) -> None:
+    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+        made = await client.conversations.create(extra_query={"agent": "ben"})
+        for answer in (
+            await client.responses.create(input="hello", conversation=made.id),
+            await client.responses.create(model="ben", input="hello", conversation=made.id),
+        ):
+            assert (answer.model, answer.output_text) == ("ben", "ben heard hello")
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.create(model="anna", input="hello", conversation=made.id)
+        assert len((await client.conversations.items.list(made.id)).data) == 4
+        notes = await client.files.create(
+            file=("notes.txt", b"Buy milk."), purpose="user_data", extra_query={"agent": "ben"}
+        )
+        part: Any = {"type": "input_file", "file_id": notes.id}
+        for agent in ("anna", "ben"):
+            said: Any = [{"role": "user", "content": [{"type": "input_text", "text": "hello"}, part]}]
+            assert (await client.responses.create(model=agent, input=said)).output_text == f"{agent} heard hello"

@@ -68,6 +68,8 @@ async def create_response(
     request_body: ResponseRequest, user: CurrentUser, session_id: SessionIdHeader = None, key: IdempotencyKey = None
 ) -> Response:
     """Answer the input. A repeated request with the same `Idempotency-Key` gets the same response."""
+    if not request_body.model and request_body.conversation_id is not None:
+        user = await user.of_session(request_body.conversation_id)
     user = user.of_model(request_body.model)
     response = await submit_response(user, request_body, session_id, key)
     view = ResponseView(user, response)
