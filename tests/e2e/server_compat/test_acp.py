@@ -15,7 +15,8 @@ from acp.client.connection import ClientSideConnection
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.sessions.window import read_session_events
-from tests.support.processes import LANGO
+from tests.e2e.server_compat.test_mcp_server import SHOP
+from tests.support.processes import LANGO, run_lango
 from tests.support.servers.command_agent import file_summary
 from tests.support.servers.server_process import configure
 
@@ -145,6 +146,23 @@ async def test_a_call_that_is_allowed_once_is_asked_about_again(config: Path) ->
         assert [one.title for one in held.sessions] == ["ask"]
 
 
+async def test_the_first_answer_counts_where_a_person_answers_elsewhere(config: Path) -> None:
+    class Slow(Editor):
+        async def request_permission(self, *positional: Any, **named: Any) -> schema.RequestPermissionResponse:
+            listed = await asyncio.to_thread(run_lango, "inbox", "--json", cwd=config.parent)
+            item = json.loads(listed.stdout)["id"]
+            done = await asyncio.to_thread(run_lango, "inbox", "answer", item, "yes", cwd=config.parent)
+            assert done.returncode == 0, done.stderr
+            return await super().request_permission(*positional, **named)
+
+    editor = Slow("reject")
+    async with opened(config, editor) as connection:
+        session = (await connection.new_session(cwd="/")).session_id
+        await ask(connection, session, "ask")
+        assert [statuses[-1] for _, statuses, _ in editor.calls()] == ["completed"]
+        assert editor.text() == "the tool said {'noted': 'this'}"
+
+
 async def test_a_cancelled_prompt_stops_its_turn_and_a_request_for_permission(config: Path, tmp_path: Path) -> None:
     editor = Editor("nothing")
     async with opened(config, editor) as connection:
@@ -178,6 +196,18 @@ async def test_a_session_is_listed_and_loaded_by_another_process_and_continues(c
         assert second.calls() == [("note", ["pending", "completed"], {"noted": "this"})]
         await ask(connection, session, "and on")
     assert (await roles(f"sqlite:///{tmp_path}/lango.db", session))[-2:] == ["user", "assistant"]
+
+
+async def test_a_workflow_that_asks_a_person_gets_the_next_prompt(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    config = configure(tmp_path, f"sqlite:///{tmp_path}/lango.db", agent='module = "shop.py"', name="")
+    editor = Editor()
+    async with opened(config, editor) as connection:
+        session = (await connection.new_session(cwd="/")).session_id
+        assert (await ask(connection, session, "a shirt")).stop_reason == "end_turn"
+        assert editor.text().strip() == "Which size?"
+        await ask(connection, session, '{"size": 42}')
+        assert json.loads(editor.text().partition("Which size?")[2]) == {"size": 42}
 
 
 async def test_files_of_the_editor_reach_the_model(config: Path) -> None:

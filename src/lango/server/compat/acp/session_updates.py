@@ -13,7 +13,7 @@ from lango.server.compat.wait_answers import asks_client, question_text
 from lango.server.json_body import tool_value_text
 from lango.sessions import StoredEvent
 from lango.text_order import TextOrder
-from lango.waits import ApprovalWait, ClientResultWait, Wait
+from lango.waits import ApprovalWait, ClientResultWait, InputWait, Wait
 
 Update = (
     schema.UserMessageChunk
@@ -110,6 +110,8 @@ class TurnUpdates:
                     yield self._calls.start(wait.call_id, wait.tool, wait.arguments, "pending")
             case ClientResultWait():
                 pass
+            case InputWait():  # the next prompt is the answer
+                yield helpers.update_agent_message_text(f"\n\n{question_text(wait)}")
             case _:
                 how = "Answer it with `lango inbox`." if asks_client(wait) else "It continues by itself."
                 yield helpers.update_agent_message_text(f"\n\n[{question_text(wait)} {how}]")
