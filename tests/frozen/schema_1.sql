@@ -876,6 +876,7 @@ CREATE TABLE frozen_schema.webhooks (
     secret_env text,
     secret text,
     from_settings bigint DEFAULT 0 NOT NULL,
+    task_id text,
     created_at double precision NOT NULL
 );
 
@@ -921,7 +922,7 @@ INSERT INTO frozen_schema.app_states VALUES ('frozen app', '{"count":1}');
 -- Data for Name: commits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.commits VALUES ('31444e67d77a418399fc526377d93d34', 6, '2026-11-19 05:46:22.612091+00');
+INSERT INTO frozen_schema.commits VALUES ('aca1d31c1a5e4a828ef7e969821d078a', 6, '2026-11-19 11:27:54.628803+00');
 
 
 --
@@ -970,7 +971,7 @@ INSERT INTO frozen_schema.commits VALUES ('31444e67d77a418399fc526377d93d34', 6,
 -- Data for Name: lango_schema; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 05:46:21.590968+00');
+INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 11:27:54.212579+00');
 
 
 --
@@ -995,13 +996,13 @@ INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 05:46:21.590968
 -- Data for Name: messages; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.messages VALUES (1693444978, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
-INSERT INTO frozen_schema.messages VALUES (1693444978, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
-INSERT INTO frozen_schema.messages VALUES (1693444978, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
-INSERT INTO frozen_schema.messages VALUES (1693444978, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
-INSERT INTO frozen_schema.messages VALUES (1693444978, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
-INSERT INTO frozen_schema.messages VALUES (1693444978, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
-INSERT INTO frozen_schema.messages VALUES (1693444978, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+INSERT INTO frozen_schema.messages VALUES (510279044, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
+INSERT INTO frozen_schema.messages VALUES (510279044, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
+INSERT INTO frozen_schema.messages VALUES (510279044, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
+INSERT INTO frozen_schema.messages VALUES (510279044, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
+INSERT INTO frozen_schema.messages VALUES (510279044, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
+INSERT INTO frozen_schema.messages VALUES (510279044, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
+INSERT INTO frozen_schema.messages VALUES (510279044, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
 
 
 --
@@ -1032,7 +1033,7 @@ INSERT INTO frozen_schema.messages VALUES (1693444978, 7, 'event', 'helper', '',
 -- Data for Name: open_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.open_calls VALUES (1693444978, 'c2', 2, 1);
+INSERT INTO frozen_schema.open_calls VALUES (510279044, 'c2', 2, 1);
 
 
 --
@@ -1093,15 +1094,15 @@ INSERT INTO frozen_schema.open_calls VALUES (1693444978, 'c2', 2, 1);
 -- Data for Name: session_states; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.session_states VALUES (1693444978, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
+INSERT INTO frozen_schema.session_states VALUES (510279044, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
 
 
 --
 -- Data for Name: sessions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.sessions VALUES (1693444978, 'frozen app', 'Ada', 'one of everything', NULL, 1795067182.3038979, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
-INSERT INTO frozen_schema.sessions VALUES (669014187, 'frozen app', 'Bob', 'empty', NULL, 1795067182.6118546, 1795067182.6118546, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (510279044, 'frozen app', 'Ada', 'one of everything', NULL, 1795087674.5489275, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (2006294933, 'frozen app', 'Bob', 'empty', NULL, 1795087674.628661, 1795087674.628661, 0, 0, 0, 0, 0, NULL, NULL, NULL);
 
 
 --
@@ -1114,8 +1115,8 @@ INSERT INTO frozen_schema.sessions VALUES (669014187, 'frozen app', 'Bob', 'empt
 -- Data for Name: state_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.state_events VALUES (1693444978, 0, 0, '', 1795067182.3038979, '{"began":true,"user:name":"Ada"}', NULL);
-INSERT INTO frozen_schema.state_events VALUES (1693444978, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
+INSERT INTO frozen_schema.state_events VALUES (510279044, 0, 0, '', 1795087674.5489275, '{"began":true,"user:name":"Ada"}', NULL);
+INSERT INTO frozen_schema.state_events VALUES (510279044, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
 
 
 --

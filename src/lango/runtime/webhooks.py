@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from lango.config import WebhookSettings
 from lango.config.webhook_sections import REPORTED, WebhookEvent
-from lango.errors import SessionNotFound, ToolError, WebhookRefused
-from lango.sessions import SessionId
+from lango.errors import CredentialKeyError, SessionNotFound, ToolError, WebhookRefused
+from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.sessions.sessions import find_session
@@ -19,9 +19,27 @@ from lango.store.webhooks.deliveries import DeadDelivery
 from lango.store.webhooks.webhooks import NewWebhook, StoredWebhook
 from lango.tools.builtin.public_fetch import parse_url
 
-__all__ = ["AddedWebhook", "DeadDelivery", "StoredWebhook", "Webhooks", "store_configured_webhooks"]
+__all__ = [
+    "TASK_KEY_PREFIX",
+    "TASK_MEMBER",
+    "TOKEN_HEADER",
+    "AddedWebhook",
+    "DeadDelivery",
+    "StoredWebhook",
+    "TaskEnd",
+    "TaskWebhook",
+    "Webhooks",
+    "store_configured_webhooks",
+]
 
+TASK_KEY_PREFIX = "a2a "
+"""How the idempotency keys of tasks begin; the id of the task follows."""
+TASK_MEMBER = "a2a_task"
+"""The member of a turn's `client_request` with the id of its task."""
+TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - a name
+"""The header with the token that the client gave; the token signs each request, too."""
 _MOST_OF_A_USER = 100
+_MOST_OF_A_TASK = 10
 
 
 class AddedWebhook(Struct, frozen=True):
@@ -32,12 +50,40 @@ class AddedWebhook(Struct, frozen=True):
     """Signs what is sent to it. It cannot be read again; empty if an environment variable holds it."""
 
 
+class TaskEnd(Struct, frozen=True):
+    """How the newest turn of a task ended."""
+
+    turn: int
+    event: WebhookEvent
+
+
+class TaskWebhook(Struct, frozen=True):
+    """A webhook of a task."""
+
+    id: str
+    url: str
+    headers: Mapping[str, str]
+
+
+def _task_webhook(task_id: str, id_: str) -> str:
+    return f"task {task_id} {id_}"
+
+
 class Webhooks:
     """The webhooks of one app."""
 
     def __init__(self, store: Store, app_name: str) -> None:
         self._store = store
         self._app_name = app_name
+
+    @property
+    def can_keep_secrets(self) -> bool:
+        """Whether this process has the key that encrypts what webhooks sign with."""
+        try:
+            SecretBox.from_environment().check()
+        except CredentialKeyError:
+            return False
+        return True
 
     async def add(
         self,
@@ -78,6 +124,47 @@ class Webhooks:
         )
         await self._store.write(webhooks.add_webhook, new, time.time())
         return AddedWebhook(id_, secret)
+
+    async def add_for_task(
+        self, session: SessionInfo, task_id: str, id_: str, url: str, headers: Mapping[str, str], ended: TaskEnd | None
+    ) -> None:
+        """Tell an address how a task of A2A stands: each time that it ends or waits, with some headers.
+
+        `ended` is the turn that has ended already, which is told at once. The same id replaces an earlier webhook.
+        Raise `WebhookRefused` for an address that is no URL, or for too many.
+        """
+        try:
+            address = str(parse_url(url))
+        except ToolError as error:
+            raise WebhookRefused(str(error)) from error
+        known = await self.of_task(session, task_id)
+        if len(known) >= _MOST_OF_A_TASK and id_ not in [one.id for one in known]:
+            raise WebhookRefused(f"a task may have {_MOST_OF_A_TASK} of them: delete one first")
+        name = _task_webhook(task_id, id_)
+        sealed = SecretBox.from_environment().seal(dict(headers), "webhook", self._app_name, name)
+        reported: list[WebhookEvent] = [*REPORTED, "cancelled"]
+        new = NewWebhook(
+            *(self._app_name, name, address, reported, False, session.key),
+            user_id=session.name.user_id,
+            secret=sealed,
+            task_id=task_id,
+        )
+        await self._store.write(webhooks.add_webhook, new, time.time())
+        if ended is not None:
+            await self._store.write(deliveries.report_to, self._app_name, name, session.key, ended.turn, ended.event)
+            self._store.notify_due()
+
+    async def of_task(self, session: SessionInfo, task_id: str) -> Sequence[TaskWebhook]:
+        """List the webhooks of a task of A2A, with the headers that they send."""
+        box = SecretBox.from_environment()
+        return [
+            TaskWebhook(one.id.rpartition(" ")[2], one.url, box.open(one.secret, "webhook", self._app_name, one.id))
+            for one in await self._store.read(webhooks.list_task_webhooks, self._app_name, session.key, task_id)
+        ]
+
+    async def delete_of_task(self, session: SessionInfo, task_id: str, id_: str) -> bool:
+        """Delete a webhook of a task; return False if there is none."""
+        return await self.delete(_task_webhook(task_id, id_), user_id=session.name.user_id)
 
     async def list(self, *, user_id: str | None = None) -> Sequence[StoredWebhook]:
         """List the webhooks of the app, those of the settings too, or only those that a user added."""

@@ -1,6 +1,8 @@
 """A2A against a real server, through the protocol's own client: over JSON-RPC and REST, and as version 0.3."""
 
 import asyncio
+import base64
+import json
 import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, asynccontextmanager
@@ -12,9 +14,13 @@ import pytest
 from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.types import (
     AgentCard,
+    AuthenticationInfo,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
     Part,
@@ -24,12 +30,14 @@ from a2a.types import (
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
 )
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from a2a.utils.errors import (
     A2AError,
     InvalidParamsError,
+    PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
@@ -39,8 +47,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from lango.store import Store
+from lango.store.credentials.secret_box import new_key
 from tests.agents.parts import add_api_key
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
+from tests.support.servers.webhook_receiver import Received, receiving
 
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
 AGENT = "obedient"
@@ -266,3 +276,68 @@ async def test_errors_are_a2a_errors(server: Server) -> None:
     async with connected(server) as client:
         with pytest.raises(A2AError):
             await client.list_tasks(ListTasksRequest(page_size=1000))
+
+
+def verify(received: Received, token: str) -> dict[str, Any]:
+    """Return the update that came, if the token signed it."""
+    secret = "whsec_" + base64.b64encode(token.encode()).decode()
+    return received.verified(secret)["statusUpdate"]
+
+
+async def test_an_address_is_told_each_time_a_task_ends_or_waits(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        allowed = f"webhook_addresses = [{json.dumps(receiver.address)}]"
+        url = f"sqlite:///{tmp_path}/lango.db"
+        with serving(tmp_path, url, server=allowed, env={"LANGO_CREDENTIAL_KEY": new_key()}) as running:
+            async with connected(running) as client, connected(running, "HTTP+JSON") as rest:
+                card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+                assert card.capabilities.push_notifications
+                config = TaskPushNotificationConfig(
+                    url=f"{receiver.url}/told",
+                    token="of the client",
+                    authentication=AuthenticationInfo(scheme="Bearer", credentials="abc"),
+                )
+                responses = await send(client, message("call wipe"), task_push_notification_config=config)
+                task = responses[0].task
+                told = await receiver.next()
+                assert (told.path, told.headers["authorization"]) == ("/told", "Bearer abc")
+                assert told.headers["x-a2a-notification-token"] == "of the client"
+                update = verify(told, "of the client")
+                assert (update["taskId"], update["contextId"]) == (task.id, task.context_id)
+                assert update["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+
+                await send(client, message("yes", task_id=task.id, context_id=task.context_id))
+                update = verify(await receiver.next(), "of the client")
+                assert (update["taskId"], update["status"]["state"]) == (task.id, "TASK_STATE_COMPLETED")
+
+                await run(client, message("words 1 0", context_id=task.context_id))  # of another task: nobody is told
+                listed = await rest.list_task_push_notification_configs(
+                    ListTaskPushNotificationConfigsRequest(task_id=task.id)
+                )
+                [kept] = listed.configs
+                assert (kept.url, kept.token, kept.authentication.credentials) == (config.url, config.token, "abc")
+                again = GetTaskPushNotificationConfigRequest(task_id=task.id, id=kept.id)
+                assert await client.get_task_push_notification_config(again) == kept
+                assert await rest.get_task_push_notification_config(again) == kept
+                named = TaskPushNotificationConfig(task_id=task.id, id="second", url=f"{receiver.url}/late")
+                await rest.create_task_push_notification_config(named)
+                late = await receiver.next()
+                assert (late.path, "webhook-signature" in late.headers) == ("/late", False), "told at once, unsigned"
+                for id_ in ("second", "none"):
+                    await client.delete_task_push_notification_config(
+                        DeleteTaskPushNotificationConfigRequest(task_id=task.id, id=id_)
+                    )
+                left = await client.list_task_push_notification_configs(
+                    ListTaskPushNotificationConfigsRequest(task_id=task.id)
+                )
+                assert [one.id for one in left.configs] == [kept.id]
+
+
+async def test_without_a_key_there_are_no_push_notifications(server: Server) -> None:
+    async with connected(server) as client:
+        assert not (await client.get_extended_agent_card(GetExtendedAgentCardRequest())).capabilities.push_notifications
+        config = TaskPushNotificationConfig(url="https://example.com/told")
+        before = (await client.list_tasks(ListTasksRequest())).total_size
+        with pytest.raises(PushNotificationNotSupportedError):
+            await send(client, message("words 1 0"), task_push_notification_config=config)
+        assert (await client.list_tasks(ListTasksRequest())).total_size == before, "nothing was submitted"

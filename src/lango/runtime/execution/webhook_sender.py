@@ -21,6 +21,8 @@ import httpcore
 from msgspec import Struct
 
 from lango.errors import BlockedAddress, ConfigError, StoreError, ToolError
+from lango.runtime.execution.task_notification import task_notification
+from lango.runtime.webhooks import TOKEN_HEADER
 from lango.store import Store
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.turns.turn_result import TurnResult
@@ -98,7 +100,8 @@ class WebhookSender:
     async def _send(self, due: DueDelivery) -> None:
         """Send a delivery, and store what became of it."""
         try:
-            answer = _Answer() if due.url is None else await self._post(due, due.url)
+            body = None if due.url is None else await self._body(due)
+            answer = _Answer() if due.url is None or body is None else await self._post(due, due.url, body)
             if not answer.problem:
                 await self._store.write(finish_delivery, due.session_key, due.id)
                 return
@@ -111,14 +114,14 @@ class WebhookSender:
         except Exception:  # noqa: BLE001 - the others are sent
             _log.exception("webhook %s could not be sent", due.webhook_id)
 
-    async def _post(self, due: DueDelivery, url: str) -> _Answer:
+    async def _post(self, due: DueDelivery, url: str, content: dict[str, Any]) -> _Answer:
         """Sign and send the request of a delivery."""
+        body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
         try:
-            key = self._key(due)
+            key, more = self._secret(due)
         except ConfigError as error:
             return _Answer(str(error))
-        body = json.dumps(await self._body(due), ensure_ascii=False).encode("utf-8", "replace")
-        headers = sign(key, due.id, int(time.time()), body)
+        headers = more | (sign(key, due.id, int(time.time()), body) if key else {"webhook-id": due.id})
         try:
             address = parse_url(url)
             if self._tls is None and address.scheme == "https":
@@ -146,19 +149,23 @@ class WebhookSender:
         except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, ssl.SSLError) as error:
             return _Answer(f"no answer: {type(error).__name__}")
 
-    def _key(self, due: DueDelivery) -> bytes:
-        """Return the key that signs a delivery. Raise `ConfigError` if its secret is not here."""
+    def _secret(self, due: DueDelivery) -> tuple[bytes, dict[str, str]]:
+        """Return the key that signs a delivery, and further headers. Raise `ConfigError` if its secret is not here."""
         if due.secret is not None:
             secret = SecretBox.from_environment().open(due.secret, "webhook", due.app_name, due.webhook_id)
-            return signing_key("standard", secret, "the secret of the webhook")
+            if due.task_id is not None:
+                return secret.get(TOKEN_HEADER, "").encode(), secret  # without a token, nothing both sides know signs
+            return signing_key("standard", secret, "the secret of the webhook"), {}
         variable = due.secret_env or ""
         secret = os.environ.get(variable, "")
         if not secret:
             raise ConfigError(f"set its secret in the environment variable {variable}")
-        return signing_key("standard", secret, variable)
+        return signing_key("standard", secret, variable), {}
 
-    async def _body(self, due: DueDelivery) -> dict[str, Any]:
-        """Return what is sent: which turn ended how, and its text only if that was asked for."""
+    async def _body(self, due: DueDelivery) -> dict[str, Any] | None:
+        """Return what is sent: which turn ended how, and its text only if that was asked for; None: nothing."""
+        if due.task_id is not None:
+            return await task_notification(self._store, due, due.task_id)
         result = TurnResult.decode(due.extra)
         data: dict[str, Any] = {
             "app": due.app_name,

@@ -351,6 +351,7 @@ CREATE TABLE webhooks (
     secret_env    TEXT,                        -- the environment variable of the secret
     secret        TEXT,                        -- or the secret, encrypted
     from_settings BIGINT NOT NULL DEFAULT 0,
+    task_id       TEXT,                        -- only the turns of this task of A2A, in its protocol
     created_at    DOUBLE PRECISION NOT NULL,
     PRIMARY KEY (app_name, id)
 );

@@ -24,7 +24,8 @@ VALUES ($1, $2, $3, $4, $5, $6, (SELECT now FROM database_clock), (SELECT now FR
 """
 _DUE = """
 SELECT d.session_key, d.id, d.turn, d.event, d.attempts, (SELECT now FROM database_clock) - d.created_at,
-    d.app_name, d.webhook_id, w.url, w.secret_env, w.secret, w.include_text, s.user_id, s.id, t.ended_at, t.extra
+    d.app_name, d.webhook_id, w.url, w.secret_env, w.secret, w.include_text, s.user_id, s.id, t.ended_at, t.extra,
+    w.task_id
 FROM webhook_deliveries d JOIN sessions s ON s.session_key = d.session_key
 JOIN turns t ON t.session_key = d.session_key AND t.turn = d.turn
 LEFT JOIN webhooks w ON w.app_name = d.app_name AND w.id = d.webhook_id
@@ -78,6 +79,8 @@ class DueDelivery(Struct, frozen=True):
     ended_at: float | None
     extra: str | None
     """How the turn ended, as its row keeps it."""
+    task_id: str | None
+    """The task of A2A whose turns alone are told."""
 
     @property
     def session(self) -> SessionId:
@@ -107,6 +110,11 @@ def report_end(key: int, turn: int, event: str) -> Operation[bool]:
     for app_name, webhook_id in rows:
         yield _INSERT, (key, f"msg_{secrets.token_hex(16)}", app_name, webhook_id, turn, event)
     return bool(rows)
+
+
+def report_to(app_name: str, webhook_id: str, key: int, turn: int, event: str) -> Operation[None]:
+    """Store what one webhook is told of a turn that ended before it was added."""
+    yield _INSERT, (key, f"msg_{secrets.token_hex(16)}", app_name, webhook_id, turn, event)
 
 
 def lease_due(most: int, lease_s: float) -> Operation[list[DueDelivery]]:

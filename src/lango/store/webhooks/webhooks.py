@@ -9,10 +9,10 @@ from lango.store.engine.database import Operation
 
 _INSERT = """
 INSERT INTO webhooks (app_name, id, session_key, quota_id, user_id, url, events, include_text, secret_env, secret,
-    from_settings, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    from_settings, task_id, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (app_name, id) DO UPDATE SET url = excluded.url, events = excluded.events,
-    include_text = excluded.include_text, secret_env = excluded.secret_env
+    include_text = excluded.include_text, secret_env = excluded.secret_env, secret = excluded.secret
 """
 _LIST = """
 SELECT w.id, w.url, w.events, w.include_text, s.id, w.quota_id, w.user_id, w.secret_env, w.from_settings, w.created_at,
@@ -21,9 +21,12 @@ SELECT w.id, w.url, w.events, w.include_text, s.id, w.quota_id, w.user_id, w.sec
     (SELECT COUNT(*) FROM webhook_deliveries d
         WHERE d.app_name = w.app_name AND d.webhook_id = w.id AND d.next_at IS NULL)
 FROM webhooks w LEFT JOIN sessions s ON s.session_key = w.session_key
-WHERE w.app_name = $1 AND ($2 = '' OR w.user_id = $2) ORDER BY w.created_at, w.id
+WHERE w.app_name = $1 AND ($2 = '' OR w.user_id = $2) AND w.task_id IS NULL ORDER BY w.created_at, w.id
 """
-_COUNT_OF_USER = "SELECT COUNT(*) FROM webhooks WHERE app_name = $1 AND user_id = $2"
+_COUNT_OF_USER = "SELECT COUNT(*) FROM webhooks WHERE app_name = $1 AND user_id = $2 AND task_id IS NULL"
+_OF_TASK = """
+SELECT id, url, secret FROM webhooks WHERE app_name = $1 AND session_key = $2 AND task_id = $3 ORDER BY created_at, id
+"""
 _DELETE = "DELETE FROM webhooks WHERE app_name = $1 AND id = $2 AND ($3 = '' OR user_id = $3) RETURNING id"
 _DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE app_name = $1 AND webhook_id = $2"
 _FROM_SETTINGS = (
@@ -47,6 +50,16 @@ class NewWebhook(Struct, frozen=True):
     secret_env: str | None = None
     secret: str | None = None
     from_settings: bool = False
+    task_id: str | None = None
+
+
+class TaskWebhook(Struct, frozen=True):
+    """A webhook of a task of A2A."""
+
+    id: str
+    url: str
+    secret: str
+    """What the client gave to recognise it by, encrypted."""
 
 
 class StoredWebhook(Struct, frozen=True):
@@ -83,7 +96,8 @@ def add_webhook(new: NewWebhook, now: float) -> Operation[None]:
 def _row(new: NewWebhook, now: float) -> tuple[object, ...]:
     scope = new.session_key, new.quota_id, new.user_id
     secret = new.secret_env, new.secret, int(new.from_settings)
-    return (new.app_name, new.id, *scope, new.url, dumps([*new.events]), int(new.include_text), *secret, now)
+    values = new.url, dumps([*new.events]), int(new.include_text), *secret, new.task_id
+    return (new.app_name, new.id, *scope, *values, now)
 
 
 def list_webhooks(app_name: str, user_id: str = "") -> Operation[list[StoredWebhook]]:
@@ -92,6 +106,11 @@ def list_webhooks(app_name: str, user_id: str = "") -> Operation[list[StoredWebh
         StoredWebhook(id_, url, loads(events), bool(text), session, quota, user, env, bool(fixed), *rest)
         for id_, url, events, text, session, quota, user, env, fixed, *rest in (yield _LIST, (app_name, user_id))
     ]
+
+
+def list_task_webhooks(app_name: str, session_key: int, task_id: str) -> Operation[list[TaskWebhook]]:
+    """Read the webhooks of a task, the oldest first."""
+    return [TaskWebhook(*row) for row in (yield _OF_TASK, (app_name, session_key, task_id))]
 
 
 def count_webhooks(app_name: str, user_id: str) -> Operation[int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, contextmanager
-from typing import Any, cast
+from typing import cast
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events.event_queue import Event
@@ -10,21 +10,26 @@ from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import (
     AgentCard,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Message,
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
 )
 from a2a.utils.errors import (
     A2AError,
     InternalError,
     InvalidParamsError,
-    PushNotificationNotSupportedError,
     TaskNotCancelableError,
+    TaskNotFoundError,
     UnsupportedOperationError,
 )
 from a2a.utils.proto_utils import validate_proto_required_fields
@@ -33,6 +38,7 @@ from google.protobuf.message import Message as ProtoMessage
 from typing_extensions import override
 
 from lango.errors import Conflict, LangoError, WaitNotOpen
+from lango.server.compat.a2a.push_notifications import PushNotifications
 from lango.server.compat.a2a.task_view import TERMINAL
 from lango.server.compat.a2a.tasks import Tasks, TaskTurns
 from lango.server.errors import ApiError, to_api_error
@@ -120,14 +126,44 @@ class TaskHandler(RequestHandler):
             make_card = cast("Callable[[], AgentCard]", context.state[CARD])
             return make_card()
 
-    async def _refuse_push(self, params: Any, context: ServerCallContext) -> Any:
-        """Refuse: the card says that there are no push notifications."""
-        raise PushNotificationNotSupportedError
+    @override
+    async def on_create_task_push_notification_config(
+        self, params: TaskPushNotificationConfig, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Notify an address each time that a task ends or waits."""
+        with _checked(params):
+            notifications = _notifications(context)
+            return await notifications.add(await _tasks(context).find(params.task_id), params)
 
-    on_create_task_push_notification_config = _refuse_push
-    on_get_task_push_notification_config = _refuse_push
-    on_list_task_push_notification_configs = _refuse_push
-    on_delete_task_push_notification_config = _refuse_push
+    @override
+    async def on_get_task_push_notification_config(
+        self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Return a configuration of a task."""
+        with _checked(params):
+            notifications = _notifications(context)
+            for config in await notifications.list(await _tasks(context).find(params.task_id)):
+                if config.id == params.id:
+                    return config
+            raise TaskNotFoundError(f"the task has no push notification configuration {params.id!r}")
+
+    @override
+    async def on_list_task_push_notification_configs(
+        self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """Return the configurations of a task: they are few, and fit one page."""
+        with _checked(params):
+            notifications = _notifications(context)
+            found = await notifications.list(await _tasks(context).find(params.task_id))
+            return ListTaskPushNotificationConfigsResponse(configs=found)
+
+    @override
+    async def on_delete_task_push_notification_config(
+        self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        """Delete a configuration; one that is gone already is no error."""
+        with _checked(params):
+            await _notifications(context).delete(await _tasks(context).find(params.task_id), params.id)
 
 
 def _tasks(context: ServerCallContext) -> Tasks:
@@ -135,11 +171,19 @@ def _tasks(context: ServerCallContext) -> Tasks:
 
 
 async def _submit(params: SendMessageRequest, context: ServerCallContext) -> tuple[Tasks, TaskTurns]:
+    """Submit a message, and notify the address that came with it."""
     validate_history_length(params.configuration)
-    if params.configuration.HasField("task_push_notification_config"):
-        raise PushNotificationNotSupportedError
-    tasks = _tasks(context)
-    return tasks, await tasks.submit(params)
+    tasks, config = _tasks(context), params.configuration.task_push_notification_config
+    if not params.configuration.HasField("task_push_notification_config"):
+        return tasks, await tasks.submit(params)
+    tasks.notifications.check(config)
+    submitted = await tasks.submit(params)
+    await tasks.notifications.add(submitted, config)
+    return tasks, submitted
+
+
+def _notifications(context: ServerCallContext) -> PushNotifications:
+    return _tasks(context).notifications
 
 
 @contextmanager

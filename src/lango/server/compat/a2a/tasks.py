@@ -28,7 +28,9 @@ from msgspec.structs import replace
 from lango import events
 from lango.errors import ArtifactNotFound
 from lango.runtime.turns import StoredTurn
+from lango.runtime.webhooks import TASK_KEY_PREFIX, TASK_MEMBER
 from lango.server.compat.a2a.parts import chosen_wait, message_metadata, metadata, to_answer, to_attachments, to_text
+from lango.server.compat.a2a.push_notifications import PushNotifications
 from lango.server.compat.a2a.task_view import INTERRUPTED, TERMINAL, TaskUpdate, TaskView
 from lango.server.context import AgentUser
 from lango.server.streaming.turn_streams import TurnRef
@@ -36,10 +38,8 @@ from lango.sessions import SessionInfo
 from lango.submissions import ModelOptions, SubmittedAnswer, SubmittedMessage, TurnRequest
 from lango.waits import CredentialWait
 
-KEY_PREFIX = "a2a "
-"""How the idempotency keys of tasks begin; the id of the task follows."""
 _CONTINUING_PREFIX = "a2a-continuing "
-_TASK, _MESSAGE, _METADATA, _ANSWER = "a2a_task", "a2a_message", "a2a_metadata", "a2a_answer"
+_MESSAGE, _METADATA, _ANSWER = "a2a_message", "a2a_metadata", "a2a_answer"
 """Members of a turn's `client_request`."""
 _UNIQUE_ID_LENGTH = 16
 _MAX_ANSWER_CHARACTERS = 2_000
@@ -72,11 +72,12 @@ class Tasks:
         """`artifact_url` is the address under which the server has its sessions."""
         self._user = user
         self._artifact_url = artifact_url
+        self.notifications = PushNotifications(user.runtime.webhooks)
 
     async def find(self, task_id: str) -> TaskTurns:
         """Find the turns of a task. Raise `TaskNotFoundError`, also for a task of another user."""
         turns = self._user.runtime.turns
-        known = await turns.find_by_key_of_user(self._user.id, f"{KEY_PREFIX}{task_id}")
+        known = await turns.find_by_key_of_user(self._user.id, f"{TASK_KEY_PREFIX}{task_id}")
         session = await self._user.sessions.find_by_key(known.session_key) if known else None
         if known is None or session is None:
             raise TaskNotFoundError(f"there is no task {task_id!r}")
@@ -104,7 +105,7 @@ class Tasks:
             return await self._continue(message)
         task_id = _task_id(self._user, message)
         context_id = message.context_id or f"a2a-{uuid.uuid4().hex}"
-        key = f"{KEY_PREFIX}{task_id}"
+        key = f"{TASK_KEY_PREFIX}{task_id}"
         known = await self._user.runtime.turns.find_by_key_of_user(self._user.id, key)
         if known is None:
             turn_request = TurnRequest(key, options=_options(task_id, message))
@@ -189,8 +190,8 @@ class Tasks:
         """Return a page of the tasks, the one that changed last first."""
         turns = self._user.runtime.turns
         since = request.status_timestamp_after.ToMicroseconds() / 1_000_000
-        known = await turns.list_by_key_prefix(self._user.id, KEY_PREFIX, request.context_id)
-        ids = [one.idempotency_key.removeprefix(KEY_PREFIX) for one in known if one.changed_at >= since]
+        known = await turns.list_by_key_prefix(self._user.id, TASK_KEY_PREFIX, request.context_id)
+        ids = [one.idempotency_key.removeprefix(TASK_KEY_PREFIX) for one in known if one.changed_at >= since]
         if request.status:
             states = [((await self.view(await self.find(one))).state, one) for one in ids]
             ids = [one for state, one in states if state == request.status]
@@ -236,7 +237,7 @@ class Tasks:
     async def _sent_message(self, task: TaskTurns, number: int, row: StoredTurn) -> Message | None:
         """Return the message that the client sent for a turn; files are left out of it."""
         request = row.client_request or {}
-        if request.get(_TASK) != task.task_id:
+        if request.get(TASK_MEMBER) != task.task_id:
             return None
         stored = await self._user.runtime.turns.input_messages(task.session, number, row)
         texts = [one.message.content for one in stored if one.message and one.message.role == "user"]
@@ -268,12 +269,12 @@ def _without_artifacts(task: Task) -> Task:
 
 def _continues(row: StoredTurn, task_id: str, first: StoredTurn) -> bool:
     """Whether a turn belongs to the task of an earlier one: its client says so, or it continues the same run."""
-    return (row.client_request or {}).get(_TASK) == task_id or row.invocation_id == first.invocation_id
+    return (row.client_request or {}).get(TASK_MEMBER) == task_id or row.invocation_id == first.invocation_id
 
 
 def _options(task_id: str, message: Message) -> ModelOptions:
     """Return what a turn keeps of its message: the ids, and the metadata that the client gave."""
-    kept = {_TASK: task_id, _MESSAGE: message.message_id}
+    kept = {TASK_MEMBER: task_id, _MESSAGE: message.message_id}
     fields = message_metadata(message)
     return ModelOptions(client_request={**kept, _METADATA: fields} if fields else kept)
 
