@@ -11,6 +11,7 @@ from lango.errors import ProviderRejected
 from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 from lango.runtime.opening import open_runtime
+from lango.server.compat.linked_files import LinkedFiles
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.session_selection import submit_carried_history
 from lango.server.context import AgentUser, ServedAgents, ServerContext
@@ -70,7 +71,9 @@ class Chat:
     async def _follow(self) -> None:
         messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in self.messages]
         user = AgentUser(self.here, Caller())
-        sent = ChatRequest.model_validate({"messages": messages}).read_conversation(user.settings.server.limits)
+        sent = ChatRequest.model_validate({"messages": messages}).read_conversation(
+            user.settings.server.limits, LinkedFiles()
+        )
         turn = await submit_carried_history(user, sent, TurnRequest(client_tools=()))
         async for _ in self.here.turns.follow(turn):
             pass

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from lango.adk.run.engine import AdkEngine
-from lango.errors import Conflict, StateRefused
+from lango.errors import ConfigError, Conflict, ModelOptionsRefused, StateRefused
 from lango.model_options import AgentOptions, ModelOptions
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.sessions import SessionId, SessionInfo, check_client_state
@@ -72,7 +72,7 @@ class Playground:
         The steps before that message are not done again. Their results, the state, and the system texts and models of
         agents are as before, unless `changes` has others. Without a `turn`, the message of `changes` is sent to a fork
         of the whole session. Raise `TraceNotFound`, `Conflict` or `StateRefused`, and create nothing, if the turn
-        cannot be run so, and the error of a model that cannot be used.
+        cannot be run so, and `ModelOptionsRefused` for a model that cannot be used.
         """
         self._check(changes, turn, before)
         source, new = SessionId(self._engine.app.name, user_id, session_id), self._new_name(new_id, user_id)
@@ -107,7 +107,13 @@ class Playground:
             raise StateRefused(f"{', '.join(shared)} is shared with the original, which stays: change other values")
         for options in changes.agents.values():
             if options.model:
-                self._engine.app.models.get(options.model)
+                self._require_model(options.model)
+
+    def _require_model(self, name: str) -> None:
+        try:
+            self._engine.app.models.get(name)
+        except ConfigError as error:
+            raise ModelOptionsRefused(f"the model {name!r} cannot be used: {error}") from error
 
     def _new_name(self, new_id: str | None, user_id: str) -> SessionId:
         return SessionId(self._engine.app.name, user_id, (new_id or "").strip() or uuid.uuid4().hex)

@@ -15,7 +15,7 @@ from google.genai import types
 
 from lango import Tool, open_runtime
 from lango.adk import ProviderLlm
-from lango.errors import AgentFailed, ConfigError, Conflict, StateRefused, TraceNotFound
+from lango.errors import AgentFailed, Conflict, ModelOptionsRefused, StateRefused, TraceNotFound
 from lango.messages import ToolCall
 from lango.model_options import AgentOptions
 from lango.runtime.playground import Changes
@@ -86,7 +86,7 @@ async def test_a_turn_runs_again_with_another_prompt_and_model_of_a_sub_agent(sq
         _, turn = await runtime.playground.run_on("s", 1, Changes(), new_id="again")
         assert await turn.collect_answer() == "Again."
         other = Changes(agents={"helper": AgentOptions(model="nowhere/x")})
-        with pytest.raises(ConfigError, match="nowhere"):
+        with pytest.raises(ModelOptionsRefused, match="nowhere"):
             await runtime.playground.run_on("s", 1, other, new_id="unknown")
         assert await runtime.sessions.find("unknown") is None
 
