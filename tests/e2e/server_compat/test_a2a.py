@@ -33,7 +33,7 @@ from a2a.types import (
     TaskPushNotificationConfig,
     TaskState,
 )
-from a2a.utils.constants import PROTOCOL_VERSION_0_3
+from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0
 from a2a.utils.errors import (
     A2AError,
     InvalidParamsError,
@@ -270,6 +270,40 @@ async def test_keys_hold_and_the_extended_card_names_the_tools(tmp_path: Path) -
         verify = create_signature_verifier(lambda _kid, _jku: private.public_key(), ["ES256"])  # pyright: ignore[reportArgumentType]
         for signed in (public, card):
             verify(signed)
+
+
+async def call(server: Server, method: str, **params: Any) -> dict[str, Any]:
+    """Call an operation over JSON-RPC with what the protocol's own client would not send; return the response."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    async with server.client(**{"A2A-Version": PROTOCOL_VERSION_1_0}) as http:
+        return (await http.post(f"/a2a/{AGENT}", json=body)).json()
+
+
+@pytest.mark.parametrize("status", ["TASK_STATE_RUNNING", "working", 99])
+async def test_a_list_by_an_unknown_status_is_refused(server: Server, status: str | int) -> None:
+    refused = (await call(server, "ListTasks", status=status))["error"]
+    assert refused["code"] == -32602
+    assert repr(status) in refused["message"]
+    async with server.client(**{"A2A-Version": PROTOCOL_VERSION_1_0}) as http:
+        over_rest = await http.get(f"/a2a/{AGENT}/v1/tasks", params={"status": status})
+    assert over_rest.status_code == 400
+    assert "TASK_STATE_WORKING" in over_rest.json()["error"]["message"]
+
+
+async def test_a_list_by_no_status_has_all_tasks(server: Server) -> None:
+    async with connected(server) as client:
+        task = await run(client, message("hello"))
+    for filters in ({}, {"status": ""}, {"status": "TASK_STATE_UNSPECIFIED"}, {"status": "TASK_STATE_COMPLETED"}):
+        listed = await call(server, "ListTasks", contextId=task.context_id, **filters)
+        assert [one["id"] for one in listed["result"]["tasks"]] == [task.id], filters
+
+
+@pytest.mark.parametrize("unknown", [{"file": {"name": "a.txt"}}, {}])
+async def test_a_part_without_known_content_is_refused(server: Server, unknown: dict[str, Any]) -> None:
+    sent = {"messageId": uuid.uuid4().hex, "role": "ROLE_USER", "parts": [{"text": "see"}, unknown]}
+    refused = (await call(server, "SendMessage", message=sent))["error"]
+    assert refused["code"] == -32602
+    assert "part 2" in refused["message"]
 
 
 async def test_errors_are_a2a_errors(server: Server) -> None:

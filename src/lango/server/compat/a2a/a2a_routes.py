@@ -88,9 +88,19 @@ class _CallContexts:
         from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
         from a2a.server.context import ServerCallContext
 
+        from lango.server.compat.a2a import task_handler
+
         extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
-        state = {**self._state, "headers": dict(request.headers)}
+        status = {task_handler.GIVEN_STATUS: lambda: _given_status(request)}
+        state = {**self._state, **status, "headers": dict(request.headers)}
         return ServerCallContext(state=state, requested_extensions=extensions)
+
+
+async def _given_status(request: Request) -> Any:
+    """Return the status by which a client filters its tasks, as it was sent: the SDK drops an unknown one."""
+    if request.method == "GET":
+        return request.query_params.get("status")
+    return (await request.json()).get("params", {}).get("status")  # the SDK has read the body, and keeps it
 
 
 async def _call_contexts(request: Request, agent: str, user: AgentUser) -> Any:

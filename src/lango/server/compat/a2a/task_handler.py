@@ -1,8 +1,8 @@
 """Answer the operations of A2A: messages, tasks and the extended card. Imports `a2a`."""
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
-from typing import cast
+from typing import Any, cast
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events.event_queue import Event
@@ -23,6 +23,7 @@ from a2a.types import (
     SubscribeToTaskRequest,
     Task,
     TaskPushNotificationConfig,
+    TaskState,
 )
 from a2a.utils.errors import (
     A2AError,
@@ -47,6 +48,8 @@ TASKS = "tasks"
 """Where the state of a call has the tasks of its caller."""
 CARD = "card"
 """Where the state of a call has the function that makes the extended card."""
+GIVEN_STATUS = "given_status"
+"""Where the state of a call has the function that returns the status filter of the request, as it was sent."""
 _PAGE = 50
 
 
@@ -105,6 +108,7 @@ class TaskHandler(RequestHandler):
             validate_history_length(params)
             size = params.page_size if params.HasField("page_size") else _PAGE
             validate_page_size(size)
+            await _check_status(params, context)
             return await _tasks(context).page(params, size)
 
     @override
@@ -184,6 +188,16 @@ async def _submit(params: SendMessageRequest, context: ServerCallContext) -> tup
 
 def _notifications(context: ServerCallContext) -> PushNotifications:
     return _tasks(context).notifications
+
+
+async def _check_status(params: ListTasksRequest, context: ServerCallContext) -> None:
+    """Raise `InvalidParamsError` for a status filter that names no state of a task."""
+    read = cast("Callable[[], Awaitable[Any]]", context.state[GIVEN_STATUS])
+    states = {name: number for name, number in TaskState.items() if number != TaskState.TASK_STATE_UNSPECIFIED}
+    given = await read()
+    is_filter = given and given != TaskState.Name(TaskState.TASK_STATE_UNSPECIFIED)
+    if is_filter and params.status not in states.values():
+        raise InvalidParamsError(f"status: {given!r} is not a state of a task; the states are {', '.join(states)}")
 
 
 @contextmanager

@@ -100,6 +100,8 @@ class Tasks:
             raise InvalidParamsError("message.role: a client sends messages of the role ROLE_USER")
         if not message.parts:
             raise InvalidParamsError("message.parts: the message is empty")
+        if unknown := [at for at, part in enumerate(message.parts, 1) if part.WhichOneof("content") is None]:
+            raise InvalidParamsError(f"message.parts: part {unknown[0]} has none of text, raw, url and data")
         await self._user.check_token_quota()
         if message.task_id:
             return await self._continue(message)
