@@ -32,11 +32,11 @@ from lango.store.turns.turns import (
     read_turn,
     request_cancel,
 )
-from lango.store.waits.waits import read_waits
+from lango.store.waits.waits import list_unclosed, read_waits
 from lango.submissions import SubmittedMessage, TurnRequest
 from lango.turns.liveness import place_of_owner, standing_of_owner
 from lango.turns.running_turn import RunningTurn
-from lango.waits import ClientResultWait
+from lango.waits import ClientResultWait, Wait
 
 __all__ = [
     "FailedTurn",
@@ -136,9 +136,9 @@ class Turns:
         """Return the running turn, else the first queued one, else the newest that no user withdrew or rewound."""
         return await self._store.read(queue.find_current_turn, session)
 
-    async def next(self, session: SessionInfo, turn: int) -> int | None:
-        """Return the next turn of a session that no rewind removed."""
-        return await self._store.read(queue.find_next_turn, session, turn)
+    async def next(self, session: SessionInfo, turn: int, invocation_id: str | None = None) -> int | None:
+        """Return the next turn that no rewind removed; with an invocation, the next one that continues it."""
+        return await self._store.read(queue.find_next_turn, session, turn, invocation_id)
 
     async def queued(self, session: SessionInfo) -> Sequence[QueuedMessage]:
         """Read the messages of a session's queued turns, in order."""
@@ -190,6 +190,10 @@ class Turns:
         """Return the ids of the open calls of the client's tools."""
         waits = await self._store.read(read_waits, session.key, session.name)
         return {wait.call_id for wait in waits if isinstance(wait, ClientResultWait)}
+
+    async def unclosed_waits(self, session: SessionInfo) -> Sequence[Wait]:
+        """Return what a session waits for, with the waits that were answered and whose turns have not begun."""
+        return [stored.wait for stored in await self._store.read(list_unclosed, session.key, session.name)]
 
     async def last_message(self, session: SessionInfo, turn: int, row: StoredTurn) -> int | None:
         """Return the last message of a turn, before the next turn's input, or None if it has not started."""

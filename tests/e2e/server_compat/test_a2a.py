@@ -129,6 +129,62 @@ async def test_a_context_is_a_session_and_its_history_counts(server: Server) -> 
         assert not listed.tasks[0].artifacts
 
 
+async def test_a_task_that_waits_for_a_long_running_tool_cannot_be_cancelled(server: Server) -> None:
+    async with connected(server) as client:
+        task = await run(client, message("call order"))
+        assert task.status.state == TaskState.TASK_STATE_WORKING
+        with pytest.raises(TaskNotCancelableError, match="cannot be stopped"):
+            await client.cancel_task(CancelTaskRequest(id=task.id))
+        assert (await client.get_task(GetTaskRequest(id=task.id))).status.state == TaskState.TASK_STATE_WORKING
+
+
+PAYING = """
+from google.adk.workflow import START, Workflow
+from lango.adk import event_data, wait_for_event
+
+def payment():
+    return wait_for_event("payment", timeout=3600)
+
+def ship(node_input):
+    return f"paid {event_data(node_input)['amount']}"
+
+root_agent = Workflow(name="shop", edges=[(START, payment, ship)])
+"""
+
+
+async def until_ended(client: Client, task: Task) -> Task:
+    async with asyncio.timeout(TIMEOUT_S):
+        while (found := await client.get_task(GetTaskRequest(id=task.id))).status.state == TaskState.TASK_STATE_WORKING:
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def test_a_task_that_waits_for_an_event_is_cancelled_or_continues_whatever_came_in_between(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "shop.py").write_text(PAYING)
+    with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", agent='module = "shop.py"') as server:
+        async with connected(server) as client:
+            stopped = await run(client, message("a shirt"))
+            assert stopped.status.state == TaskState.TASK_STATE_WORKING
+            cancelled = await client.cancel_task(CancelTaskRequest(id=stopped.id))
+            assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
+            with pytest.raises(TaskNotCancelableError):
+                await client.cancel_task(CancelTaskRequest(id=stopped.id))
+
+            first = await run(client, message("a coat"))
+            second = await run(client, message("a hat", context_id=first.context_id))
+            cancelled = await client.cancel_task(CancelTaskRequest(id=second.id))
+            assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
+            async with server.client() as http:
+                sent = await http.post("/v1/events/payment", json={"data": {"amount": 30}})
+                assert sent.status_code == 202, sent.text
+            ended = await until_ended(client, first)
+            assert ended.status.state == TaskState.TASK_STATE_COMPLETED, (sent.json(), ended)
+            assert answer_of(ended) == "paid 30"
+            assert (await until_ended(client, stopped)).status.state == TaskState.TASK_STATE_CANCELED
+
+
 async def test_a_message_that_is_sent_again_gets_the_same_task(server: Server) -> None:
     async with connected(server) as client:
         once = message("only once")

@@ -24,6 +24,10 @@ from lango.store.webhooks.deliveries import HAS_WEBHOOKS, report_end
 _NEXT_TURNS = """
 SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 AND status <> 'steered' ORDER BY turn LIMIT $3
 """
+_NEXT_OF_RUN = """
+SELECT turn, first_seq FROM turns
+WHERE session_key = $1 AND turn > $2 AND status <> 'steered' AND invocation_id = $3 ORDER BY turn LIMIT $4
+"""
 _NEWEST_TURNS = """
 SELECT turn, first_seq FROM turns
 WHERE session_key = $1 AND turn < $2 AND status <> 'steered' ORDER BY turn DESC LIMIT $3
@@ -139,14 +143,16 @@ def find_newest_turn(session: SessionInfo) -> Operation[int | None]:
     return (yield from _first_live_turn(session, _NEWEST_TURNS, LARGEST))
 
 
-def find_next_turn(session: SessionInfo, turn: int) -> Operation[int | None]:
-    """Return the next turn of a session that no rewind removed."""
-    return (yield from _first_live_turn(session, _NEXT_TURNS, turn))
+def find_next_turn(session: SessionInfo, turn: int, invocation_id: str | None = None) -> Operation[int | None]:
+    """Return the next turn of a session that no rewind removed; with an invocation, the next one that continues it."""
+    if invocation_id is None:
+        return (yield from _first_live_turn(session, _NEXT_TURNS, turn))
+    return (yield from _first_live_turn(session, _NEXT_OF_RUN, turn, invocation_id))
 
 
-def _first_live_turn(session: SessionInfo, turns_from: str, start: int) -> Operation[int | None]:
+def _first_live_turn(session: SessionInfo, turns_from: str, start: int, *more: str) -> Operation[int | None]:
     live = list(live_ranges(session.last_seq, session.rewinds))
-    while rows := (yield turns_from, (session.key, start, _TURNS_PER_QUERY if session.rewinds else 1)):
+    while rows := (yield turns_from, (session.key, start, *more, _TURNS_PER_QUERY if session.rewinds else 1)):
         for turn, first_seq in rows:
             # without a message it is queued or never ran; beyond that it started after the session was read
             if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):

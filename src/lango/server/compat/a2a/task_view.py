@@ -50,6 +50,8 @@ class TaskView:
         self._set_status(TaskState.TASK_STATE_SUBMITTED)
         self._answer, self._order = FinalText(), TextOrder()
         self._answer_id = ""
+        self.is_paused = False
+        """Whether the newest turn ended with waits: it continues when one is answered, unless all are closed."""
 
     @property
     def state(self) -> TaskState:
@@ -65,6 +67,7 @@ class TaskView:
         """Begin a turn of the task with the message that the client sent."""
         self._answer, self._order, self._answer_id = FinalText(), TextOrder(), f"answer-{turn}"
         self._set_status(TaskState.TASK_STATE_SUBMITTED, at=created_at)
+        self.is_paused = False
         if sent is not None:
             self.task.history.append(sent)
 
@@ -139,6 +142,7 @@ class TaskView:
             case "cancelled":
                 return self._change(TaskState.TASK_STATE_CANCELED)
             case _:
+                self.is_paused = event.status == "waiting"
                 asked = [wait for wait in event.waits if asks_client(wait)]
                 if not asked:  # the result comes from elsewhere, and another turn brings it
                     return self._change(TaskState.TASK_STATE_WORKING)

@@ -20,7 +20,7 @@ from a2a.types import (
     TaskArtifactUpdateEvent,
     TaskState,
 )
-from a2a.utils.errors import InvalidParamsError, TaskNotFoundError, UnsupportedOperationError
+from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from a2a.utils.task import apply_history_length, decode_page_token, encode_page_token
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,7 +36,7 @@ from lango.server.context import AgentUser
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionInfo
 from lango.submissions import ModelOptions, SubmittedAnswer, SubmittedMessage, TurnRequest
-from lango.waits import CredentialWait
+from lango.waits import CredentialWait, Wait
 
 _CONTINUING_PREFIX = "a2a-continuing "
 _MESSAGE, _METADATA, _ANSWER = "a2a_message", "a2a_metadata", "a2a_answer"
@@ -85,10 +85,14 @@ class Tasks:
         number: int | None = known.turn
         while number is not None:
             row = await turns.read(session, number)
-            if row is None or (found and not _continues(row, task_id, found[0][1])):
+            if row is None:
                 break
-            found.append((number, row))
-            number = await turns.next(session, number)
+            run = None
+            if not found or _continues(row, task_id, found[0][1]):
+                found.append((number, row))
+            else:  # another task came in between; a time or an event may have continued this one since
+                run = found[0][1].invocation_id
+            number = await turns.next(session, number, run)
         if not found:
             raise TaskNotFoundError(f"there is no task {task_id!r}")
         return TaskTurns(task_id, session, found)
@@ -132,7 +136,7 @@ class Tasks:
             submitted = SubmittedMessage(to_text(message.parts), to_attachments(message.parts), request=request)
             await self._user.submit(task.context_id, submitted)
             return await self.find(task.task_id)
-        if not (waits := await self._user.waits(task.context_id)):
+        if not (waits := await self._waits(task)):
             raise UnsupportedOperationError(f"task {task.task_id!r} no longer waits: send the message as a new task")
         wait = chosen_wait(waits, message)
         answer = to_answer(wait, message)
@@ -157,8 +161,8 @@ class Tasks:
                 after_id = page.last_id
             view.end_at(row.ended_at)
         last = task.turns[-1][1]
-        if view.state in INTERRUPTED and last.ended_at and not await self._user.waits(task.context_id):
-            view.task.status.state = TaskState.TASK_STATE_CANCELED  # expired, or the conversation continued without
+        if view.is_paused and last.ended_at and await self._is_given_up(task, view.state):
+            view.task.status.state = TaskState.TASK_STATE_CANCELED  # stopped, expired, or the conversation continued
         return view
 
     async def updates(self, task: TaskTurns, *, from_start: bool) -> AsyncGenerator[Task | TaskUpdate]:
@@ -208,12 +212,35 @@ class Tasks:
         return ListTasksResponse(tasks=shown, next_page_token=more, page_size=size, total_size=len(ids))
 
     async def cancel(self, task: TaskTurns) -> TaskView:
-        """Stop a task; return it as it ended."""
+        """Stop a task; return it as it ended. Raise `TaskNotCancelableError` if it waits for a tool that runs on."""
         await self._user.stop(task.last)
         async with aclosing(self._user.turns.follow(task.last)) as stream:
             async for _ in stream:
                 pass
-        return await self.view(await self.find(task.task_id))
+        for wait in await self._waits(task):
+            await self._user.runtime.cancel_wait(task.context_id, wait.id, user_id=self._user.id)
+        view = await self.view(await self.find(task.task_id))
+        if view.state not in TERMINAL:
+            raise TaskNotCancelableError(
+                f"task {task.task_id!r} has a tool that cannot be stopped: its result continues it"
+            )
+        return view
+
+    async def _waits(self, task: TaskTurns) -> Sequence[Wait]:
+        """Return what the turns of a task wait for."""
+        turns = {number for number, _ in task.turns}
+        return [wait for wait in await self._user.waits(task.context_id) if wait.turn in turns]
+
+    async def _is_given_up(self, task: TaskTurns, state: TaskState) -> bool:
+        """Whether all that a paused task waited for was closed, and no turn continues it."""
+        if state in INTERRUPTED:
+            is_open = bool(await self._waits(task))
+        else:  # a time or an event that has come, and whose turn has not begun, is no longer among those
+            turns = {number for number, _ in task.turns}
+            unclosed = await self._user.runtime.turns.unclosed_waits(task.session)
+            is_open = any(wait.turn in turns for wait in unclosed)
+        number, row = task.turns[-1]
+        return not is_open and await self._user.runtime.turns.next(task.session, number, row.invocation_id) is None
 
     async def _add(self, view: TaskView, event: events.TurnEvent) -> AsyncGenerator[TaskUpdate]:
         for update in view.add(event):
