@@ -5,13 +5,13 @@ import base64
 import json
 import uuid
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
 
 import httpx
 import pytest
-from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, Client
 from a2a.types import (
     AgentCard,
     AuthenticationInfo,
@@ -25,15 +25,13 @@ from a2a.types import (
     Message,
     Part,
     Role,
-    SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
     SubscribeToTaskRequest,
-    Task,
     TaskPushNotificationConfig,
     TaskState,
 )
-from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0
+from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from a2a.utils.errors import (
     A2AError,
     InvalidParamsError,
@@ -49,11 +47,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from lango.store import Store
 from lango.store.credentials.secret_box import new_key
 from tests.agents.parts import add_api_key
+from tests.support.servers.a2a_client import AGENT, answer_of, connected, message, run, send
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 from tests.support.servers.webhook_receiver import Received, receiving
 
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
-AGENT = "obedient"
 
 
 @pytest.fixture(scope="module")
@@ -61,34 +59,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("a2a")
     with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.2") as running:
         yield running
-
-
-@asynccontextmanager
-async def connected(server: Server, binding: str = "JSONRPC", **headers: str) -> AsyncGenerator[Client]:
-    """Connect as a client that knows nothing but the address of the agent."""
-    async with httpx.AsyncClient(timeout=TIMEOUT_S, headers=headers) as http:
-        card = await A2ACardResolver(http, f"{server.url}/a2a/{AGENT}").get_agent_card()
-        yield ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])).create(card)
-
-
-def message(*parts: str | Part, **fields: Any) -> Message:
-    made = [Part(text=part) if isinstance(part, str) else part for part in parts]
-    return Message(message_id=uuid.uuid4().hex, role=Role.ROLE_USER, parts=made, **fields)
-
-
-async def send(client: Client, sent: Message, **config: Any) -> list[StreamResponse]:
-    request = SendMessageRequest(message=sent, configuration=SendMessageConfiguration(**config))
-    return [response async for response in client.send_message(request)]
-
-
-async def run(client: Client, sent: Message) -> Task:
-    """Send a message; return its task as it is stored afterwards."""
-    first = (await send(client, sent))[0].task
-    return await client.get_task(GetTaskRequest(id=first.id))
-
-
-def answer_of(task: Task) -> str:
-    return "".join(part.text for artifact in task.artifacts for part in artifact.parts)
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -127,62 +97,6 @@ async def test_a_context_is_a_session_and_its_history_counts(server: Server) -> 
         )
         assert [answer_of(one) for one in rest.tasks] == [answer_of(first)]
         assert not listed.tasks[0].artifacts
-
-
-async def test_a_task_that_waits_for_a_long_running_tool_cannot_be_cancelled(server: Server) -> None:
-    async with connected(server) as client:
-        task = await run(client, message("call order"))
-        assert task.status.state == TaskState.TASK_STATE_WORKING
-        with pytest.raises(TaskNotCancelableError, match="cannot be stopped"):
-            await client.cancel_task(CancelTaskRequest(id=task.id))
-        assert (await client.get_task(GetTaskRequest(id=task.id))).status.state == TaskState.TASK_STATE_WORKING
-
-
-PAYING = """
-from google.adk.workflow import START, Workflow
-from lango.adk import event_data, wait_for_event
-
-def payment():
-    return wait_for_event("payment", timeout=3600)
-
-def ship(node_input):
-    return f"paid {event_data(node_input)['amount']}"
-
-root_agent = Workflow(name="shop", edges=[(START, payment, ship)])
-"""
-
-
-async def until_ended(client: Client, task: Task) -> Task:
-    async with asyncio.timeout(TIMEOUT_S):
-        while (found := await client.get_task(GetTaskRequest(id=task.id))).status.state == TaskState.TASK_STATE_WORKING:
-            await asyncio.sleep(0.05)
-    return found
-
-
-async def test_a_task_that_waits_for_an_event_is_cancelled_or_continues_whatever_came_in_between(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "shop.py").write_text(PAYING)
-    with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", agent='module = "shop.py"') as server:
-        async with connected(server) as client:
-            stopped = await run(client, message("a shirt"))
-            assert stopped.status.state == TaskState.TASK_STATE_WORKING
-            cancelled = await client.cancel_task(CancelTaskRequest(id=stopped.id))
-            assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
-            with pytest.raises(TaskNotCancelableError):
-                await client.cancel_task(CancelTaskRequest(id=stopped.id))
-
-            first = await run(client, message("a coat"))
-            second = await run(client, message("a hat", context_id=first.context_id))
-            cancelled = await client.cancel_task(CancelTaskRequest(id=second.id))
-            assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
-            async with server.client() as http:
-                sent = await http.post("/v1/events/payment", json={"data": {"amount": 30}})
-                assert sent.status_code == 202, sent.text
-            ended = await until_ended(client, first)
-            assert ended.status.state == TaskState.TASK_STATE_COMPLETED, (sent.json(), ended)
-            assert answer_of(ended) == "paid 30"
-            assert (await until_ended(client, stopped)).status.state == TaskState.TASK_STATE_CANCELED
 
 
 async def test_a_message_that_is_sent_again_gets_the_same_task(server: Server) -> None:
@@ -326,40 +240,6 @@ async def test_keys_hold_and_the_extended_card_names_the_tools(tmp_path: Path) -
         verify = create_signature_verifier(lambda _kid, _jku: private.public_key(), ["ES256"])  # pyright: ignore[reportArgumentType]
         for signed in (public, card):
             verify(signed)
-
-
-async def call(server: Server, method: str, **params: Any) -> dict[str, Any]:
-    """Call an operation over JSON-RPC with what the protocol's own client would not send; return the response."""
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    async with server.client(**{"A2A-Version": PROTOCOL_VERSION_1_0}) as http:
-        return (await http.post(f"/a2a/{AGENT}", json=body)).json()
-
-
-@pytest.mark.parametrize("status", ["TASK_STATE_RUNNING", "working", 99])
-async def test_a_list_by_an_unknown_status_is_refused(server: Server, status: str | int) -> None:
-    refused = (await call(server, "ListTasks", status=status))["error"]
-    assert refused["code"] == -32602
-    assert repr(status) in refused["message"]
-    async with server.client(**{"A2A-Version": PROTOCOL_VERSION_1_0}) as http:
-        over_rest = await http.get(f"/a2a/{AGENT}/v1/tasks", params={"status": status})
-    assert over_rest.status_code == 400
-    assert "TASK_STATE_WORKING" in over_rest.json()["error"]["message"]
-
-
-async def test_a_list_by_no_status_has_all_tasks(server: Server) -> None:
-    async with connected(server) as client:
-        task = await run(client, message("hello"))
-    for filters in ({}, {"status": ""}, {"status": "TASK_STATE_UNSPECIFIED"}, {"status": "TASK_STATE_COMPLETED"}):
-        listed = await call(server, "ListTasks", contextId=task.context_id, **filters)
-        assert [one["id"] for one in listed["result"]["tasks"]] == [task.id], filters
-
-
-@pytest.mark.parametrize("unknown", [{"file": {"name": "a.txt"}}, {}])
-async def test_a_part_without_known_content_is_refused(server: Server, unknown: dict[str, Any]) -> None:
-    sent = {"messageId": uuid.uuid4().hex, "role": "ROLE_USER", "parts": [{"text": "see"}, unknown]}
-    refused = (await call(server, "SendMessage", message=sent))["error"]
-    assert refused["code"] == -32602
-    assert "part 2" in refused["message"]
 
 
 async def test_errors_are_a2a_errors(server: Server) -> None:

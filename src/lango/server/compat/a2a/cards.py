@@ -45,7 +45,7 @@ def make_card(settings: Settings, runtime: Runtime, address: str, suggestions: S
             AgentInterface(url=url, protocol_binding=TransportProtocol.JSONRPC, protocol_version=PROTOCOL_VERSION_0_3),
         ],
         capabilities=AgentCapabilities(
-            streaming=True, push_notifications=runtime.webhooks.can_keep_secrets, extended_agent_card=True
+            streaming=True, push_notifications=runtime.webhooks.can_keep_secrets, extended_agent_card=with_keys
         ),
         default_input_modes=_TEXT_MODES,
         default_output_modes=_TEXT_MODES,

@@ -125,10 +125,12 @@ class TaskHandler(RequestHandler):
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> AgentCard:
-        """Return the card that callers with access read."""
+        """Return the card that callers with access read; there is none where everybody has access."""
         with _checked(params):
-            make_card = cast("Callable[[], AgentCard]", context.state[CARD])
-            return make_card()
+            card = cast("Callable[[], AgentCard]", context.state[CARD])()
+            if not card.capabilities.extended_agent_card:
+                raise UnsupportedOperationError("the server asks for no keys: all there is to read is the public card")
+            return card
 
     @override
     async def on_create_task_push_notification_config(
