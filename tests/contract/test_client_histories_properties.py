@@ -65,7 +65,12 @@ class Chat:
     async def send(self) -> None:
         """Send the whole history, and check that the model reads it."""
         self.task = asyncio.create_task(self._follow())
-        read, self.may = await self.model.calls.get()
+        call = asyncio.create_task(self.model.calls.get())
+        await asyncio.wait([call, self.task], return_when=asyncio.FIRST_COMPLETED)
+        if not call.done():
+            call.cancel()
+            self.task.result()  # raises what ended the turn before it called the model
+        read, self.may = await call
         assert read == self.messages
 
     async def _follow(self) -> None:
