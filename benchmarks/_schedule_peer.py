@@ -8,7 +8,7 @@ import threading
 from datetime import datetime
 from typing import Any
 
-from dbos import DBOS
+from dbos import DBOS  # pyright: ignore[reportMissingImports]
 
 APP = "lango-schedules"
 
