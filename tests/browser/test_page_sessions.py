@@ -2,7 +2,7 @@
 
 import asyncio
 
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Page, expect
 
 from tests.browser.page_actions import answer, ask, choose_action, session_id
 from tests.browser.site import TIMEOUT_S, Site
@@ -67,23 +67,13 @@ async def test_long_lists_and_conversations_load_on_scrolling(page: Page, site: 
 async def test_an_unchanged_list_is_not_replaced_on_refresh(page: Page, site: Site) -> None:
     """Replacing the list would lose a click in progress."""
     await site.runtime.sessions.create("stays", title="Stays")
-    read, may_respond = asyncio.Event(), asyncio.Event()
-
-    async def second(route: Route) -> None:
-        if read.is_set():
-            await may_respond.wait()
-        read.set()
-        await route.continue_()
-
-    await page.route("**/v1/sessions?*", second)
     await page.goto(site.url)
     link = page.get_by_role("link", name="Stays")
     await link.evaluate("(element) => { element.stays = true; }")
     async with page.expect_response("**/v1/sessions?*"):
-        may_respond.set()
+        await page.evaluate("import('/page/base/state.js').then(({ emit }) => { emit('sessions', null); })")
     await page.evaluate("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 100))")
     assert await link.evaluate("(element) => element.stays")
-    await page.unroute_all(behavior="wait")
 
 
 async def test_another_tab_shows_the_same_list(page: Page, site: Site) -> None:

@@ -244,7 +244,7 @@ def test_a_message_typed_during_an_answer_follows_it(chat: Terminal, folder: Pat
     chat.send(f"hold {folder}/follow")
     chat.wait_for("begun")
     chat.send("/usage")
-    chat.wait_for("commands have to wait for the end of the answer")
+    chat.wait_for("runs after the answer: /usage")
     chat.send("/next plums")
     chat.wait_for("queued: plums")
     chat.type("and a draft")
@@ -253,11 +253,12 @@ def test_a_message_typed_during_an_answer_follows_it(chat: Terminal, folder: Pat
     chat.wait_for("begun ended")
     chat.wait_for("\n> plums\n")
     chat.wait_for("\nplums\n")
+    chat.wait_for("\n> /usage\n")
+    chat.wait_for("all       2 turns")
     chat.wait_for(lambda: bool(re.search(r"> and a draft\n.* tokens", chat.shown)), "the draft at the prompt")
     assert "the session is busy" not in chat.text
     chat.type(CTRL_C)
     chat.wait_prompt()
-    chat.ask("/usage", "all       2 turns")
 
 
 def test_a_message_typed_during_an_answer_replaces_it(chat: Terminal) -> None:

@@ -25,15 +25,17 @@ class _Speaker:
     def __init__(self, text: str, after: "_Speaker | None" = None) -> None:
         self._words = text.split(" ")
         self._after = after
-        self.begun = asyncio.Event()
+        self.begun = asyncio.Semaphore(0)
+        """Released by the first word of each turn."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         if self._after is not None:
-            await self._after.begun.wait()  # the first call of a process may take longer
+            await self._after.begun.acquire()
         for number, word in enumerate(self._words):
             await asyncio.sleep(0)
             yield TextDelta(f" {word}" if number else word)
-            self.begun.set()
+            if not number:
+                self.begun.release()
         yield Finish("stop")
 
 

@@ -1,6 +1,7 @@
 """Hold the runtime and the current session of a chat, and run its turns."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -51,6 +52,8 @@ class ChatSession:
         self.target = SessionTarget("")
         self.draft = ""
         """Text that the next prompt starts with."""
+        self.commands: deque[str] = deque()
+        """Commands that were typed during an answer, and run after it."""
         self.listed_sessions: list[tuple[str, str]] = []
         """Ids and titles of the sessions that /sessions showed, for completion."""
         self._runtime: Runtime | None = None
@@ -195,7 +198,7 @@ class ChatSession:
 
     async def _show_turn(self, turn: RunningTurn) -> Sequence[Wait]:
         """Show a turn and those of the messages that the user sends meanwhile; return what the session waits for."""
-        sent = SentMessages(self._submit, self.screen.print_line)
+        sent = SentMessages(self._submit, self.screen.print_line, self.commands.append)
         await self._show_one_turn(turn, sent)
         while message := await sent.take_next():
             self.screen.print_line(f"> {message.text}", "bold")

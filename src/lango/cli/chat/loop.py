@@ -106,8 +106,7 @@ async def _read_messages(chat: ChatSession) -> None:
     hinted = False
     while True:
         try:
-            draft, chat.draft = chat.draft, ""
-            text = await chat.reader.read_message(draft)
+            text = await _next_message(chat)
         except InputInterrupted as interrupted:
             discarded = str(interrupted)
             if hinted and not discarded:
@@ -119,6 +118,16 @@ async def _read_messages(chat: ChatSession) -> None:
         hinted = False
         if text is None or not await _handle_message(chat, text):
             return
+
+
+async def _next_message(chat: ChatSession) -> str | None:
+    """Return a command that was typed during the last answer, or read a message."""
+    if chat.commands:
+        command = chat.commands.popleft()
+        chat.screen.print_line(f"> {command}", "bold")
+        return command
+    draft, chat.draft = chat.draft, ""
+    return await chat.reader.read_message(draft)
 
 
 async def _handle_message(chat: ChatSession, text: str) -> bool:

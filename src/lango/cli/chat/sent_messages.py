@@ -24,20 +24,31 @@ class SentMessages:
     """Sends messages one after the other, in the order in which they were typed."""
 
     def __init__(
-        self, submit: Callable[[str, WhenBusy], Awaitable[RunningTurn]], say: Callable[[str, str], None]
+        self,
+        submit: Callable[[str, WhenBusy], Awaitable[RunningTurn]],
+        say: Callable[[str, str], None],
+        run_later: Callable[[str], None],
     ) -> None:
-        """`submit` sends a message, which may fail; `say` shows a line in a style."""
+        """`submit` sends a message, which may fail; `say` shows a line in a style; `run_later` keeps a command."""
         self._submit = submit
         self._say = say
+        self._run_later = run_later
         self._sending: asyncio.Task[None] | None = None
         self._to_send: deque[tuple[str, WhenBusy]] = deque()
         self._sent: deque[SentMessage] = deque()
 
     def send(self, text: str) -> None:
-        """Send a message into the running turn, after it or instead of it, as its first word says."""
+        """Send a message into the running turn, after it or instead of it, as its first word says.
+
+        Any other command runs after the answer.
+        """
         when_busy, text = split_when_busy(text)
-        if when_busy is None or not text:
-            self._say(f"commands have to wait for the end of the answer. {HINT}.", "yellow")
+        if when_busy is None:
+            self._say(f"runs after the answer: {text}", "dim")
+            self._run_later(text)
+            return
+        if not text:
+            self._say(f"{HINT}.", "yellow")
             return
         self._to_send.append((text, when_busy))
         if self._sending is None or self._sending.done():
