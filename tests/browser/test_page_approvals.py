@@ -90,6 +90,8 @@ async def test_the_payload_of_a_tool_is_edited_and_a_reason_reaches_the_model_fr
         await wait_until_finished(page)
         assert results(site)[-1]["error"].endswith("Their reason: wait for the invoice")
         await expect(answer(page).locator(".tool-reason")).to_have_text("wait for the invoice")
+        await page.reload()
+        await expect(answer(page).locator(".tool-reason")).to_have_text("wait for the invoice")
         await page.goto("about:blank")  # before the server stops: the page would reconnect
 
 

@@ -70,9 +70,7 @@ async def test_an_unchanged_list_is_not_replaced_on_refresh(page: Page, site: Si
     await page.goto(site.url)
     link = page.get_by_role("link", name="Stays")
     await link.evaluate("(element) => { element.stays = true; }")
-    async with page.expect_response("**/v1/sessions?*"):
-        await page.evaluate("import('/page/base/state.js').then(({ emit }) => { emit('sessions', null); })")
-    await page.evaluate("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 100))")
+    await page.evaluate("import('/page/session-list.js').then(({ refresh }) => refresh())")
     assert await link.evaluate("(element) => element.stays")
 
 

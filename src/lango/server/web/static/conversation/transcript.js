@@ -199,11 +199,7 @@ export class Transcript {
   /** @param {Answer} answer @param {Message} message @param {Call} call */
   #addCall(answer, message, call) {
     if (call.name === TRANSFER) return;
-    if (call.name === CONFIRMATION) {
-      if (call.input) this.#confirmations.set(call.id, call.input.originalFunctionCall?.id);
-      else this.#confirmationAnswered(call);
-      return;
-    }
+    if (call.name === CONFIRMATION) return this.#addConfirmation(call);
     if (call.name === INPUT || call.name === CREDENTIAL) {
       if (message.role === "tool") this.waitCards.get(call.id)?.showResult(call.output);
       else answer.waitCard({ id: call.id, session_id: this.session, ...describeRequest(call) });
@@ -220,8 +216,9 @@ export class Transcript {
     card.update({ ...call, input: undefined });
   }
 
-  /** Apply the user's answer to an approval request. @param {Call} call */
-  #confirmationAnswered(call) {
+  /** Note an approval request, or apply the user's answer to it. @param {Call} call */
+  #addConfirmation(call) {
+    if (call.input) return void this.#confirmations.set(call.id, call.input.originalFunctionCall?.id);
     const card = this.toolCards.get(this.#confirmations.get(call.id));
     card?.update({ id: card.id, name: card.name, approved: call.output?.confirmed === true, approved_by: card.approvedBy ?? "you", refusal: call.output?.payload?.reason });
   }
@@ -247,6 +244,7 @@ export class Transcript {
       for (; index >= 0 && messages[index].role !== "user"; index--) item.firstSeq = messages[index].seq;
     }
     this.#applyClientResults(messages);
+    for (const call of messages.flatMap((message) => message.tool_calls)) if (call.name === CONFIRMATION) this.#addConfirmation(call);
     const user = messages.findLastIndex((message) => message.role === "user");
     const answer = this.items.at(-1);
     if (answer instanceof Answer) for (const message of messages.slice(user + 1)) this.#updateCalls(answer, message);
