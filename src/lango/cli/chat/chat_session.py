@@ -197,7 +197,7 @@ class ChatSession:
         self.target, self.status_line = target, StatusLine()
 
     async def _show_turn(self, turn: RunningTurn) -> Sequence[Wait]:
-        """Show a turn and those of the messages that the user sends meanwhile; return what the session waits for."""
+        """Show a turn, and those of the messages sent while it ran; return what the session waits for."""
         sent = SentMessages(self._submit, self.screen.print_line, self.commands.append)
         await self._show_one_turn(turn, sent)
         while message := await sent.take_next():

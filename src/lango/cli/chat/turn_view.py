@@ -56,7 +56,7 @@ class TurnView:
         self._last_line_empty = False  # of the permanent lines
         self._stopping = False
         self._typed = ""
-        """The message that the user types meanwhile."""
+        """The message that is being typed."""
         self._next_frame = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._schedule_draw(_TICK_S)
@@ -99,7 +99,7 @@ class TurnView:
             self._calls[event.call_id] = (event, time.monotonic())
 
     def show_typed(self, text: str) -> None:
-        """Show the message that the user types meanwhile below the answer."""
+        """Show the message that is being typed, below the answer."""
         self._typed = text
         self._schedule_draw(0.0)
 

@@ -62,5 +62,5 @@ class TypedLine:
             self.text = ""
         elif key == _DELETE_WORD:
             self.text = re.sub(r"\S*\s*\Z", "", self.text)
-        elif key == "\t" or key.isprintable():
+        elif key == "\t" or key >= " ":  # what the terminal must not get is escaped when it is shown
             self.text += key
