@@ -21,9 +21,8 @@ from lango.store.turns.lease import (
     release_turn,
     take_over,
 )
-from lango.store.turns.stored_request import StoredRequest
 from lango.store.turns.submit import SubmitOptions
-from lango.store.turns.turn_result import TurnResult
+from lango.store.turns.turn_row import StoredRequest, TurnResult
 from lango.store.turns.turns import read_turn, request_cancel
 from tests.agents.parts import rows
 

@@ -21,7 +21,7 @@ from lango.runtime.trace.session_trace import traced_event
 from lango.runtime.trace.steps import Step
 from lango.sessions import SessionId
 from lango.store.engine.database import Operation
-from lango.store.turns import failures
+from lango.store.turns import developer_log
 from lango.testing import ScriptedProvider
 from tests.agents.parts import rows
 from tests.support.runtimes import store_of
@@ -225,8 +225,8 @@ async def test_failures_outlive_their_process_within_bounds_and_end_with_their_s
         raise ValueError("no such drawer, very-secret-value")
 
     monkeypatch.setenv("LANGO_TEST_API_KEY", "very-secret-value")
-    monkeypatch.setattr(failures, "MAX_OF_SESSION", 2)
-    monkeypatch.setattr(failures, "MAX_OF_ALL", 3)
+    monkeypatch.setattr(developer_log, "MAX_FAILURES_OF_SESSION", 2)
+    monkeypatch.setattr(developer_log, "MAX_FAILURES", 3)
     calls = [[ToolCall(f"c{at}", "fall", {})] if at % 2 else "a pity" for at in range(1, 11)]
     own = LlmAgent(name="own", model="m/x", tools=[fall])
     async with open_runtime(_settings(store_url), root_agent=own, provider=ScriptedProvider(calls)) as runtime:

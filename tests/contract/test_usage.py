@@ -15,8 +15,7 @@ from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.providers.protocol import Finish, UsageDelta
 from lango.runtime.runtime import Runtime
-from lango.runtime.sessions.session_usage import SessionUsage
-from lango.runtime.sessions.usage_by_day import UsageByDay
+from lango.runtime.sessions.session_usage import SessionUsage, UsageByDay
 from lango.sessions import SessionId
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session

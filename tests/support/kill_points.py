@@ -29,7 +29,7 @@ from lango.runtime.runtime import Runtime
 from lango.runtime.trace.steps import Step
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
-from lango.store.turns.replicas import mark_seen
+from lango.store.turns.lease import mark_seen
 from tests.agents.parts import TIMEOUT_S, collect, settings_for
 from tests.support.runtimes import store_of
 

@@ -6,6 +6,7 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lango.event_text import TextOrder
 from lango.events import (
     TextDelta,
     TextEnd,
@@ -16,7 +17,6 @@ from lango.events import (
     TurnDone,
     TurnEvent,
 )
-from lango.text_order import TextOrder
 
 
 def ordered(*events: TurnEvent) -> list[TurnEvent]:

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lango.adk.agents.remote_agents import a2a_config
-    from lango.adk.agents.tools.adk_tool import AdkTool
-    from lango.adk.agents.tools.effects import idempotent, once
+    from lango.adk.agents.tools.adk_tool import AdkTool, idempotent, once
     from lango.adk.agents.tools.progress import report_progress
     from lango.adk.model.provider_llm import ProviderLlm
     from lango.adk.services.artifact_service import SqlArtifactService
@@ -39,8 +38,8 @@ _HOMES = {
     "SqlSessionService": "lango.adk.services.session_service",
     "event_data": "lango.pauses",
     "a2a_config": "lango.adk.agents.remote_agents",
-    "idempotent": "lango.adk.agents.tools.effects",
-    "once": "lango.adk.agents.tools.effects",
+    "idempotent": "lango.adk.agents.tools.adk_tool",
+    "once": "lango.adk.agents.tools.adk_tool",
     "report_progress": "lango.adk.agents.tools.progress",
     "sleep": "lango.pauses",
     "wait_for_event": "lango.pauses",

@@ -28,7 +28,6 @@ from lango.providers.protocol import (
     ToolSpec,
     UsageDelta,
 )
-from lango.providers.sdk.embedding_answers import checked_embeddings
 from lango.providers.sdk.error_translation import VendorRequest, translate_errors
 from lango.providers.sdk.request_encoding import (
     HISTORY_OPENING,
@@ -38,7 +37,7 @@ from lango.providers.sdk.request_encoding import (
     to_json,
     valid_tool_name,
 )
-from lango.providers.sdk.sdk_client import SdkProvider, load_sdk
+from lango.providers.sdk.sdk_client import SdkProvider, checked_embeddings, load_sdk
 
 if TYPE_CHECKING:
     import httpx

@@ -28,7 +28,6 @@ from lango.providers.protocol import (
     ThoughtDelta,
     UsageDelta,
 )
-from lango.providers.sdk.embedding_answers import checked_embeddings
 from lango.providers.sdk.error_translation import VendorRequest, translate_errors
 from lango.providers.sdk.json_answers import with_json_instruction
 from lango.providers.sdk.request_encoding import (
@@ -43,7 +42,7 @@ from lango.providers.sdk.request_encoding import (
     prepare_messages,
     valid_tool_name,
 )
-from lango.providers.sdk.sdk_client import CommonOptions, SdkProvider, StreamReader
+from lango.providers.sdk.sdk_client import CommonOptions, SdkProvider, StreamReader, checked_embeddings
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI

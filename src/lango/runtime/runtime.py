@@ -16,7 +16,6 @@ from lango.events import TurnEvent, Usage, to_plain_values
 from lango.messages import Attachment, Message
 from lango.pauses import check_event_name
 from lango.providers.catalog import using_key
-from lango.runtime.acceptance import TurnAcceptance
 from lango.runtime.access import ApiKeys, Credentials, Grants
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.due_loop import DueKind, DueWork, run_due_work
@@ -29,7 +28,7 @@ from lango.runtime.schedules.schedules import Schedules
 from lango.runtime.sessions.eval_sets import suggestions_for
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import Sessions
-from lango.runtime.submissions import Submissions
+from lango.runtime.submissions import Submissions, TurnAcceptance
 from lango.runtime.triggers import Triggers
 from lango.runtime.turns import Turns
 from lango.runtime.waits import DueWaits, Inbox

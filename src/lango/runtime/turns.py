@@ -10,7 +10,7 @@ from msgspec import Struct
 from lango.errors import UsageError
 from lango.events import TurnEvent
 from lango.messages import Attachment, Message
-from lango.runtime.execution.event_log_reader import EventLogReader
+from lango.runtime.execution.event_log import EventLogReader
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.sessions import SessionId, SessionInfo, Status, StoredEvent
 from lango.store import Store, Turn

@@ -25,7 +25,7 @@ from lango.store.sessions.append import append
 from lango.store.sessions.append_statement import append_statement
 from lango.store.turns import ending, lease, queue, steering, submit, turns
 from lango.store.turns.event_log import LoggedEvent
-from lango.store.turns.turn_result import TurnResult
+from lango.store.turns.turn_row import TurnResult
 from lango.store.waits import questions
 
 P = ParamSpec("P")

@@ -1,22 +1,25 @@
-"""Run one tool call with validation and a timeout, and report its outcome. No failure of a handler ends the turn."""
+"""Decide whether a tool may run, and run a call, validated and with a timeout. No failure of a handler ends the turn."""
 
 import asyncio
+import hashlib
 import inspect
+import json
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
+from lango.config import ToolSettings
 from lango.errors import InvalidArguments, NotJson, ToolError
 from lango.failures import log_failure
 from lango.messages import Attachment
 from lango.pauses import AwaitedEvent, Pause, Sleep
 from lango.threads import run_in_own_thread
 from lango.tools.results import FileLimits, ResultFiles, clip_to_characters, error_text, to_result
-from lango.tools.tool import Tool, ToolContext
+from lango.tools.tool import Level, Tool, ToolContext
 
 log = logging.getLogger(__name__)
 
@@ -184,3 +187,40 @@ async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
             raise _HandlerCancelled from error
 
     return await run_in_own_thread(run)
+
+
+Decision = Literal["run", "ask", "deny"]
+
+
+def decide(name: str, level: Level, policy: ToolSettings) -> Decision:
+    """Decide whether a tool of this name and level may run.
+
+    A name under `deny` never runs; otherwise a name under `allow` runs without approval. For the rest:
+
+    | approval      | safe | write | dangerous |
+    | ------------- | ---- | ----- | --------- |
+    | ask (default) | run  | ask   | ask       |
+    | auto          | run  | run   | run       |
+    | deny          | run  | deny  | deny      |
+    """
+    if name in policy.deny:
+        return "deny"
+    if name in policy.allow or level == "safe":
+        return "run"
+    match policy.approval:
+        case "auto":
+            return "run"
+        case "ask":
+            return "ask"
+        case _:
+            return "deny"
+
+
+def fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a hash of a tool with exactly these arguments, which an approval is valid for.
+
+    The order of keys does not matter; 1, 1.0 and "1" differ. Raises `TypeError` or `ValueError` for values that are not
+    JSON, so that they never match.
+    """
+    text = json.dumps([name, dict(arguments)], sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

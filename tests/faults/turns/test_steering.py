@@ -16,7 +16,7 @@ from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.store.lifecycle.integrity import check_session
-from lango.store.turns.replicas import mark_seen
+from lango.store.turns.lease import mark_seen
 from lango.testing import Answer, ScriptedProvider
 from lango.tools import Tool, tool
 from tests.agents.parts import broken_for, collect, rows, settings_for

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lango import Settings, open_runtime
 from lango.adk import ProviderLlm
 from lango.config import StoreSettings
-from lango.event_text import StreamedText
+from lango.event_text import StreamedText, TextOrder
 from lango.events import TextDelta, TextEnd, TextWithdrawn, ToolStart, TurnDone
 from lango.messages import ToolCall
 from lango.providers import Request
@@ -26,7 +26,6 @@ from lango.providers.protocol import CallDelta, Delta, Finish
 from lango.providers.protocol import TextDelta as Piece
 from lango.sessions import StoredEvent
 from lango.testing import ScriptedProvider
-from lango.text_order import TextOrder
 from tests.support.examples import examples
 
 Tree = Any

@@ -18,7 +18,7 @@ from lango.errors import IdempotencyKeyReused, InvalidAnswer, TimedOut, UsageErr
 from lango.events import ToolEnd, TurnDone, WaitClosed, WaitOpened
 from lango.messages import ToolCall
 from lango.runtime import RunningTurn, Runtime
-from lango.runtime.deploy_check import judge_turns
+from lango.runtime.checks import judge_turns
 from lango.runtime.opening import build_agent_app
 from lango.server.app import create_app
 from lango.store import Store

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lango import open_runtime
 from lango.errors import Conflict, SchemaError
-from lango.runtime.deploy_check import check_deploy
+from lango.runtime.checks import check_deploy
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.engine.schema import Migration, load_migrations

@@ -22,10 +22,10 @@ from msgspec import Struct
 from lango import Runtime, Settings, open_runtime
 from lango.errors import TurnReleased
 from lango.events import TurnDone, TurnEvent
-from lango.runtime.deploy_check import judge_turns
+from lango.runtime.checks import judge_turns
 from lango.runtime.opening import build_agent_app
 from lango.store import Store
-from lango.store.turns.turn_result import TurnResult
+from lango.store.turns.turn_row import TurnResult
 from lango.waits import ApprovalWait, Approve, InputWait, LongRunningWait, Result, Value, Wait
 from tests.agents.parts import TIMEOUT_S, collect, rows, settings_for
 from tests.support.changed_agents import (

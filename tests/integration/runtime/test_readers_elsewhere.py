@@ -9,8 +9,8 @@ import pytest
 from lango import open_runtime
 from lango.events import Resumed, ToolStart, TurnDone
 from lango.messages import ToolCall
-from lango.runtime.execution import event_log_writer, take_over
-from lango.runtime.execution.event_log_reader import EventLogReader
+from lango.runtime.execution import event_log, take_over
+from lango.runtime.execution.event_log import EventLogReader
 from lango.runtime.runtime import Runtime
 from lango.store.turns.event_log import LoggedEvent
 from lango.testing import ScriptedProvider
@@ -80,7 +80,7 @@ async def test_a_reader_follows_the_turn_where_it_reads_once_the_turn_is_taken_o
 async def test_the_events_of_a_turn_that_was_taken_over_are_written_for_readers_elsewhere(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log_writer, "UNREAD_INTERVAL_S", 1e9)  # never, during the turn
+    monkeypatch.setattr(event_log, "UNREAD_INTERVAL_S", 1e9)  # never, during the turn
     old, new = Replica(store_url), Replica(store_url)
     async with AsyncExitStack() as first, new.open("answered") as there, asyncio.timeout(TIMEOUT_S):
         runtime = await first.enter_async_context(old.open(ToolCall("c1", "wait", {})))

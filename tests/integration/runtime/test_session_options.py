@@ -12,7 +12,7 @@ from lango import Settings, Tool, open_runtime
 from lango.errors import ConfigError, SessionNotFound, SessionOptionsRefused
 from lango.messages import ToolCall
 from lango.providers import Request
-from lango.store.sessions.session_options import SessionOptions, read_options
+from lango.store.sessions.sessions import SessionOptions, read_options
 from lango.testing import Answer, ScriptedProvider
 from tests.agents.parts import settings_for
 from tests.support.kill_points import copy_after_each_commit, until_idle

@@ -17,8 +17,8 @@ from lango.errors import StoreUnavailable
 from lango.events import IDS_PER_TURN
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
-from lango.runtime.execution import event_log_writer, replicas, take_over
-from lango.runtime.execution.event_log_writer import EventLogWriter
+from lango.runtime.execution import event_log, replicas, take_over
+from lango.runtime.execution.event_log import EventLogWriter
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
 from lango.store.engine.database import Dialect, Operation
@@ -48,7 +48,7 @@ async def test_a_turn_takes_three_writes_three_reads_and_no_thread_of_its_own(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the turn may be slow on a busy machine
-    monkeypatch.setattr(event_log_writer, "UNREAD_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(event_log, "UNREAD_INTERVAL_S", 3600.0)
     monkeypatch.setattr(take_over, "POLL_S", 3600.0)
     monkeypatch.setattr(replicas, "_INTERVAL_S", 3600.0)
     monkeypatch.setattr(lease_holder, "HEARTBEAT_S", 3600.0)
@@ -193,7 +193,7 @@ async def test_attack_16_large_events_are_encoded_and_logged_outside_the_event_l
         writer = EventLogWriter(store, "owner")
         [log] = await turns_under_way(store, writer, 1)
         monkeypatch.setattr(LoggedEvent, "of", noted_encode)
-        monkeypatch.setattr(event_log_writer, "append_log_batches", noted_append)
+        monkeypatch.setattr(event_log, "append_log_batches", noted_append)
         emit(log, "a" * length)
         async with writing(writer):
             await stored(log)

@@ -9,7 +9,7 @@ from google.adk.workflow import START, Workflow
 
 from lango.adk import idempotent
 from lango.adk.agents.app_shape import shape_of
-from lango.adk.agents.tools.effects import effect_of_tool
+from lango.adk.agents.tools.adk_tool import effect_of_tool
 from lango.config import ToolSettings
 
 

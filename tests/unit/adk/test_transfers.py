@@ -11,8 +11,7 @@ from google.adk.agents import LlmAgent
 from google.adk.flows.llm_flows.core import _function_call_postprocessor as postprocessor
 from google.adk.flows.llm_flows.extensions import _agent_transfer as offered
 
-from lango.adk.agents.transfers import missing_transfer_target, transfer_correction, transfer_targets
-from lango.adk.agents.tree import walk_agents
+from lango.adk.agents.tree import missing_transfer_target, transfer_correction, transfer_targets, walk_agents
 
 ADK = Path(google.adk.__path__[0])
 
@@ -66,7 +65,7 @@ def test_a5_every_transfer_error_in_adks_source_is_known() -> None:
     expected = {path: sorted(texts) for path, texts in KNOWN.items()}
     others = {path: texts for path, texts in found.items() if path not in expected}
     assert {path: found.get(path) for path in expected} == expected, (
-        "ADK words it anew: see lango/adk/agents/transfers.py"
+        "ADK words it anew: see lango/adk/agents/tree.py"
     )
     assert not any("ransfer" in text for texts in others.values() for text in texts), others
 

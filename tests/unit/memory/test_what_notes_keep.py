@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from lango.history import count_tokens
 from lango.memory import quote
 from lango.memory.notes.key_terms import asks_to_remember, is_commitment, key_terms, missing_terms
-from lango.memory.notes.note_checks import check_notes
-from lango.memory.notes.note_dates import with_days_of_messages
+from lango.memory.notes.note_checks import check_notes, with_days_of_messages
 from lango.memory.notes.note_format import Note
 from lango.memory.notes.superseded import current_notes
 from lango.memory.quote import observation_tokens

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from lango.messages import Media, Message, ToolCall
 from lango.providers import Request, TextDelta, ToolSpec, anthropic, gemini, openai, openai_responses
-from lango.providers.answer_parts import AnswerParts
+from lango.providers.call_log import AnswerParts
 from lango.providers.protocol import CallDelta, Finish, ThoughtDelta, UsageDelta
-from lango.providers.request_changes import request_changes
-from lango.providers.request_view import CallView, MessageView, RequestView, ToolView, request_view
+from lango.providers.request_view import CallView, MessageView, RequestView, ToolView, request_changes, request_view
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CALL = ToolCall("call_1", "weather", {"city": "Bern"})

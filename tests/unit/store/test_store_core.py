@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lango import store
 from lango.errors import StoreUrlError
 from lango.store import Store
-from lango.store.codec.ids import is_address_safe, wait_id
+from lango.store.codec.records import is_address_safe, wait_id
 from lango.store.engine.schema import load_migrations
 from lango.store.sessions import lineage
 

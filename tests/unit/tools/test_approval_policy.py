@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lango.config import ToolSettings
 from lango.tools import Level
-from lango.tools.approval_policy import Decision, decide, fingerprint
+from lango.tools.execution import Decision, decide, fingerprint
 
 
 @pytest.mark.parametrize(

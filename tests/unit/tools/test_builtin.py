@@ -7,8 +7,8 @@ import pytest
 from lango.config import Settings, ToolSettings
 from lango.errors import ConfigError
 from lango.tools import builtin_tools, run_tool
-from lango.tools.approval_policy import decide
 from lango.tools.builtin.enabled_tools import BUILTIN_NAMES, current_time, read_result_tool
+from lango.tools.execution import decide
 
 
 def test_t3_every_builtin_has_a_level_and_an_effect(tmp_path: Path) -> None:

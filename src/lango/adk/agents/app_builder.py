@@ -1,8 +1,14 @@
-"""Build the ADK app from the settings or from a user's own agent, and prepare it for what users may choose."""
+"""Build the ADK app from the settings or from a user's own agent, and prepare it for what users may choose.
 
+ADK runs callbacks in its own tasks. A `SystemExit` in such a task ends the event loop, and with it every other turn of
+the process. A panic of a native library is not caught by `except Exception` either. So what callbacks raise becomes an
+error of the turn.
+"""
+
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
 from google.adk.agents import BaseAgent, LlmAgent
@@ -13,15 +19,15 @@ from google.adk.tools.base_toolset import BaseToolset
 from google.adk.utils.instructions_utils import inject_session_state
 
 from lango.adk.agents.app_checks import check_features
-from lango.adk.agents.callback_guard import guard_callbacks
 from lango.adk.agents.model_registry import ModelRegistry, assign_models
 from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.adk.agents.tree import tools_of, walk_with_agent_tools
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.turn.turn_run import current_turn
 from lango.config import ChoiceSettings, Settings
-from lango.errors import ConfigError
+from lango.errors import AgentFailed, ConfigError
 from lango.tools import Tool
+from lango.tools.execution import base_exceptions_converted, convert_base_exceptions
 
 _REPLACEABLE_MARK = "_lango_replaceable"
 
@@ -172,3 +178,43 @@ def own_instruction(agent: Any) -> str | Callable[..., Any]:
     """Return the instruction of an agent as its author wrote it: a text, or a function that makes it."""
     instruction: Any = getattr(agent, "instruction", "")
     return getattr(instruction, _REPLACEABLE_MARK, instruction)
+
+
+# -- callbacks ---------------------------------------------------------------------------------------------------------
+
+_GUARDED_MARK = "_lango_guarded"
+
+
+def is_adk_control_flow(error: BaseException) -> bool:
+    """Whether ADK itself raises this error to control a run, such as a node that waits for input."""
+    return type(error).__module__.startswith("google.adk.")
+
+
+def guard_callbacks(agent: BaseAgent) -> None:
+    """Wrap the callbacks of an agent so that they raise nothing but an `Exception`. It may be called again."""
+    for name in type(agent).model_fields:
+        found: Any = getattr(agent, name) if name.endswith("_callback") else None
+        if isinstance(found, list):
+            setattr(agent, name, [_guarded(callback) for callback in cast("list[Any]", found)])
+        elif callable(found):
+            setattr(agent, name, _guarded(found))
+
+
+def _guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
+    if hasattr(callback, _GUARDED_MARK):
+        return callback
+
+    @functools.wraps(callback)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with base_exceptions_converted(is_adk_control_flow, _callback_failed):
+            result = callback(*arguments, **named)
+        if inspect.isawaitable(result):
+            return convert_base_exceptions(result, is_adk_control_flow, _callback_failed)
+        return result
+
+    setattr(call, _GUARDED_MARK, True)
+    return call
+
+
+def _callback_failed(text: str) -> AgentFailed:
+    return AgentFailed(f"a callback of the agent raised {text}")

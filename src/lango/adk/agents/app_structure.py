@@ -16,7 +16,7 @@ from lango.adk.model.request_config import json_schema_of
 from lango.agent_cards import NodeCard, ToolCard
 from lango.errors import LangoError
 from lango.tools import Effect
-from lango.tools.approval_policy import Decision
+from lango.tools.execution import Decision
 
 
 class AppDescriber:

@@ -24,8 +24,7 @@ from lango.adk.agents.tree import agent_in_tool, tools_of, walk_with_agent_tools
 from lango.agent_cards import CallByHand, CallResult
 from lango.errors import ApprovalRequired, ConfigError, InvalidArguments, ToolNotFound, ToolRefused
 from lango.failures import CollectedFailures, failures_collected, log_failure
-from lango.tools.approval_policy import Decision
-from lango.tools.execution import convert_base_exceptions
+from lango.tools.execution import Decision, convert_base_exceptions
 from lango.tools.results import error_text, to_result
 from lango.tools.schema_checker import SchemaChecker
 

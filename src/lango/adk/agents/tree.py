@@ -1,5 +1,6 @@
-"""Walk the agents of an app, and find the agent whose answer ends a turn."""
+"""Walk the agents of an app, and find the agents whose answer ends a turn, and those that one may transfer to."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from google.adk.tools.agent_tool import AgentTool
 
 from lango.adk.agents.adk_internals import node_of_tool
 from lango.adk.model.provider_llm import ProviderLlm
-from lango.sessions import INPUT_CALL
+from lango.sessions import CORRECTION, INPUT_CALL
 
 _START = "__START__"
 
@@ -138,3 +139,50 @@ def is_final_answer(event: Event, agent_names: Collection[str]) -> bool:
         and event.is_final_response()
         and any(part.text and not part.text.isspace() and not part.thought for part in parts)
     )
+
+
+# -- transfers ---------------------------------------------------------------------------------------------------------
+
+TRANSFER_TOOL = "transfer_to_agent"
+
+# every message of ADK 2.13 for it; a contract test fails when ADK changes one
+_WORDINGS = (
+    re.compile(r"^Transfer target agent '(?P<name>.*)' not found\."),
+    re.compile(r"^Agent (?P<name>.*) not found in the agent tree\."),
+    re.compile(r"^Agent '(?P<name>.*)' (?:not found|cannot transfer to itself)\."),
+    re.compile(r"^Agent .* is not allowed to transfer to agent (?P<name>.*)\.$"),
+    re.compile(r"^Cannot transfer from '.*' to (?:unrelated|parent|peer) agent '(?P<name>.*)'[.:]"),
+)
+
+
+def missing_transfer_target(error: BaseException) -> str | None:
+    """Return the name of the agent that ADK could not find; None for any other error."""
+    if isinstance(error, ValueError):
+        for wording in _WORDINGS:
+            if found := wording.match(str(error)):
+                return found["name"]
+    return None
+
+
+def transfer_correction(name: str, valid: Sequence[str]) -> str:
+    """Return the message that asks the model to transfer to an existing agent."""
+    return (
+        f'{CORRECTION}{name}" does not exist. Valid agents: {", ".join(valid)}. '
+        "Please retry using one of the valid agent names listed above.]"
+    )
+
+
+def transfer_targets(root: Any, name: str) -> list[str]:
+    """Return the agents that ADK offers an agent for transfers: its children, its parent and its siblings."""
+    for agent in walk_agents(root):
+        if agent.name == name and isinstance(agent, LlmAgent):
+            near = [*agent.sub_agents]
+            parent = agent.parent_agent
+            if isinstance(parent, LlmAgent):
+                near += [] if agent.disallow_transfer_to_parent else [parent]
+                near += [] if agent.disallow_transfer_to_peers else parent.sub_agents
+            others = [target for target in near if target.name != name]
+            # ADK calls agents of these modes as tools
+            tools = [target for target in others if getattr(target, "mode", None) in ("task", "single_turn")]
+            return [target.name for target in others if target is parent or target not in tools]
+    return []

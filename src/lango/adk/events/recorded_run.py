@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from lango.errors import TurnDiverged
 from lango.sessions import CREDENTIAL_CALL, STEERING, StoredEvent, is_steering
-from lango.store.codec.ids import call_key
+from lango.store.codec.records import call_key
 from lango.store.tool_calls.tool_journal import JournalEntry
 
 FROM_CODE = "from_code"

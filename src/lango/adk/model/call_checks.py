@@ -11,7 +11,7 @@ from google.genai import types
 from lango.adk.turn.step import current_step
 from lango.messages import RESERVED_PREFIX
 from lango.sessions import INPUT_CALL
-from lango.store.codec.ids import is_address_safe
+from lango.store.codec.records import is_address_safe
 
 ADK_PREFIX = "adk-"
 """ADK hides ids that begin with it from custom models."""

@@ -35,9 +35,8 @@ from lango.adk.model.responses import (
     request_after_malformed_calls,
     with_unique_call_ids,
 )
-from lango.adk.turn.left_out_log import warn_left_out
 from lango.adk.turn.output import TextSink
-from lango.adk.turn.step import current_step
+from lango.adk.turn.step import current_step, warn_left_out
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (

@@ -13,8 +13,7 @@ from lango.adk.agents.app_structure import AppDescriber
 from lango.adk.agents.model_registry import ModelRegistry
 from lango.adk.agents.tool_by_hand import check_call, find_tool, run_by_hand
 from lango.adk.agents.tool_credentials import credential_names, move_exchanges_off_the_loop
-from lango.adk.agents.tools.adk_tool import decision_for
-from lango.adk.agents.tools.effects import effect_of_tool
+from lango.adk.agents.tools.adk_tool import decision_for, effect_of_tool
 from lango.adk.agents.tree import may_request_input, tools_of, walk_agents, walk_with_agent_tools
 from lango.adk.run.plugin import RuntimePlugin
 from lango.adk.run.recall import recall_tools
@@ -24,7 +23,7 @@ from lango.config import Settings
 from lango.providers import Provider
 from lango.sessions import check_client_state
 from lango.tools import Effect, Tool
-from lango.tools.approval_policy import Decision
+from lango.tools.execution import Decision
 
 
 class AgentApp:

@@ -9,13 +9,12 @@ from msgspec.structs import replace
 from lango.adk.agents.adk_internals import preload_adk
 from lango.adk.agents.app_checks import summary_model
 from lango.adk.agents.tool_credentials import move_exchanges_off_the_loop
-from lango.adk.agents.tools.adk_tool import decision_for
-from lango.adk.agents.tools.effects import effect_of_tool
-from lango.adk.agents.transfers import transfer_targets
+from lango.adk.agents.tools.adk_tool import decision_for, effect_of_tool
 from lango.adk.agents.tree import (
     agents_with_direct_text,
     final_answer_agents,
     is_final_answer,
+    transfer_targets,
     walk_agents,
 )
 from lango.adk.events.recorded_run import RecordedRun
@@ -32,11 +31,11 @@ from lango.adk.services.credential_service import SqlCredentialService
 from lango.adk.services.memory_service import SqlMemoryService
 from lango.adk.services.session_service import SessionRules, SqlSessionService
 from lango.adk.services.stored_files import FileLoader
-from lango.adk.turn.left_out_log import LeftOutLog
 from lango.adk.turn.limits import Limits
 from lango.adk.turn.model_calls import ModelCalls
 from lango.adk.turn.output import Output
 from lango.adk.turn.record import KeptRequests, Record
+from lango.adk.turn.step import LeftOutLog
 from lango.adk.turn.turn_run import AppServices, TurnRun
 from lango.adk.turn.waits import Waits
 from lango.config import Settings

@@ -3,14 +3,14 @@
 from google.adk.events import Event
 from google.genai import types
 
-from lango.adk.agents.transfers import TRANSFER_TOOL
+from lango.adk.agents.tree import TRANSFER_TOOL
 from lango.adk.events.events_to_rows import AGENT_ERROR, output_text
 from lango.adk.turn.output import Output
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import AgentFailed, EmptyAnswer, LangoError
 from lango.events import ArtifactSaved, WaitOpened, to_plain_values
 from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, REQUEST_PREFIX
-from lango.store.codec.ids import wait_id
+from lango.store.codec.records import wait_id
 
 _KINDS = {CONFIRMATION_CALL: "approval", INPUT_CALL: "input", CREDENTIAL_CALL: "credential"}
 """Of the calls by which ADK asks a person: what the turn waits for."""

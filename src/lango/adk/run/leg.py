@@ -9,8 +9,7 @@ from google.adk.runners import Runner
 from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 from google.genai import types
 
-from lango.adk.agents.transfers import missing_transfer_target, transfer_correction
-from lango.adk.agents.tree import walk_agents
+from lango.adk.agents.tree import missing_transfer_target, transfer_correction, walk_agents
 from lango.adk.run.event_conversion import emit_event, require_answer, to_agent_error
 from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.pauses.unanswered_calls import await_node_calls, note_calls, request_event

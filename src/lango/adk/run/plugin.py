@@ -20,8 +20,7 @@ from typing_extensions import override
 from lango.adk.agents.adk_internals import confirmation_of_tool_node, let_agent_answer, tool_node_path
 from lango.adk.agents.tools.adk_tool import time_limit_s
 from lango.adk.agents.tools.client_tools import ClientTool, add_client_tools, mark_client_calls
-from lango.adk.agents.transfers import TRANSFER_TOOL
-from lango.adk.agents.tree import names_of, tools_of
+from lango.adk.agents.tree import TRANSFER_TOOL, names_of, tools_of
 from lango.adk.events.events_to_rows import complete_error
 from lango.adk.model.call_checks import make_call_ids_unique, rename_reserved_calls
 from lango.adk.model.content import unwrap_signatures

@@ -6,7 +6,7 @@ from typing import Any, cast
 from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.adk_internals import has_replaced_run, replace_run
-from lango.adk.agents.callback_guard import is_adk_control_flow
+from lango.adk.agents.app_builder import is_adk_control_flow
 from lango.adk.agents.tools.adk_tool import AdkTool, attachments_to_parts, time_limit_s, with_files
 from lango.adk.agents.tools.mcp.results import read_mcp_result
 from lango.adk.turn.turn_run import current_turn

@@ -8,7 +8,7 @@ from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.adk.agents.tools.client_tools import WAITS_FOR_CLIENT, ClientTool
-from lango.adk.agents.transfers import transfer_correction
+from lango.adk.agents.tree import transfer_correction
 from lango.adk.turn.limits import call_fingerprint
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import InvalidArguments, TurnLimit

@@ -34,7 +34,7 @@ from lango.sessions import (
     without_app_state,
 )
 from lango.store import Store
-from lango.store.codec.ids import wait_id
+from lango.store.codec.records import wait_id
 from lango.store.sessions.sessions import list_sessions
 from lango.store.sessions.window import read_session_events
 from lango.store.turns.turns import read_turn

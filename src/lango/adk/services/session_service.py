@@ -35,8 +35,7 @@ from lango.adk.services.stored_session import (
     shows_event,
     version_of_info,
 )
-from lango.adk.turn.left_out_log import warn_left_out
-from lango.adk.turn.step import LoadSummary, note_load
+from lango.adk.turn.step import LoadSummary, note_load, warn_left_out
 from lango.adk.turn.turn_run import TurnRun, turn_of_session
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.history import load_limit, load_tokenizer

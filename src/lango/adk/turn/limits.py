@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from lango.errors import TurnLimit
 from lango.memory import MemoryThresholds
-from lango.tools.approval_policy import fingerprint
+from lango.tools.execution import fingerprint
 from lango.tools.results import FileLimits
 from lango.turns.synchronization import StepGate
 from lango.turns.time_limits import TimeLimits

@@ -18,8 +18,8 @@ from lango.store.sessions.sessions import check_epoch
 from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import ApprovalDecision, JournalEntry, JournalStatus
 from lango.store.turns.continuing import EarlierCall
+from lango.store.turns.developer_log import ModelRequest, add_requests, delete_oldest
 from lango.store.turns.event_log import read_earlier_nodes
-from lango.store.turns.model_requests import ModelRequest, add_requests, delete_oldest
 from lango.tools import Effect
 
 RECHECK_LEASE_AFTER_S = 2.0

@@ -13,19 +13,19 @@ from google.adk.tools import BaseTool, ToolContext
 from google.genai import types
 from msgspec import Struct, field
 
-from lango.adk.turn.left_out_log import LeftOutLog
 from lango.adk.turn.limits import Limits
 from lango.adk.turn.model_calls import ModelCallStats
 from lango.adk.turn.output import Output
 from lango.adk.turn.record import KeptRequests, Record
+from lango.adk.turn.step import LeftOutLog
 from lango.adk.turn.waits import Waits
 from lango.errors import ConfigError, StoreError
 from lango.failures import CollectedFailures, failures_collected
 from lango.sessions import SessionId
 from lango.store.credentials.secret_box import SecretBox
-from lango.store.turns.failures import add_failures
+from lango.store.turns.developer_log import add_failures
 from lango.tools import Effect
-from lango.tools.approval_policy import Decision
+from lango.tools.execution import Decision
 from lango.turns.turn_input import TurnInput
 
 _log = logging.getLogger("lango.runtime")

@@ -1,9 +1,9 @@
-"""Create vendor SDK clients on first use, one per event loop, and stream their answers."""
+"""Create vendor SDK clients on first use, one per event loop, and stream and check their answers."""
 
 import asyncio
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import ModuleType
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from lango.errors import MissingDependency, ProviderError
 from lango.providers.call_log import note_request, note_response
-from lango.providers.protocol import Delta, Request
+from lango.providers.protocol import Delta, EmbeddingRequest, Embeddings, Request
 from lango.providers.sdk.error_translation import Translate, VendorRequest, translate_errors
 from lango.providers.sdk.json_answers import stream_json
 
@@ -198,3 +198,15 @@ async def _end_generators(events: AsyncIterator[Any]) -> None:
         await asyncio.wait([step])
         if step.cancelled() or step.exception() is not None or not step.result():
             return
+
+
+def checked_embeddings(
+    request: EmbeddingRequest, exchange: VendorRequest, vectors: Sequence[Any], input_tokens: int | None = None
+) -> Embeddings:
+    """Return the vectors of a request. Raise `ProviderProtocolError` unless there is one of numbers for each input."""
+    if len(vectors) != len(request.inputs):
+        raise exchange.protocol_error(f"{len(vectors)} vectors for {len(request.inputs)} texts")
+    for vector in vectors:
+        if not isinstance(vector, list) or not all(isinstance(number, int | float) for number in vector):  # pyright: ignore[reportUnknownVariableType]
+            raise exchange.protocol_error("a vector is not a list of numbers")
+    return Embeddings(vectors, input_tokens)

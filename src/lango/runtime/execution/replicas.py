@@ -9,7 +9,7 @@ from msgspec import Struct
 from lango.errors import LangoError, StoreError
 from lango.sessions import as_datetime
 from lango.store import Store
-from lango.store.turns.replicas import forget_replica, mark_seen, read_replicas
+from lango.store.turns.lease import forget_replica, mark_seen, read_replicas
 from lango.turns.liveness import place_of_owner, standing_of_owner
 
 _INTERVAL_S = 2.0

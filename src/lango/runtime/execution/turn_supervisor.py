@@ -18,8 +18,7 @@ from lango.config import Settings
 from lango.errors import LangoError, SessionNotFound, StoreError, TurnAbandoned, TurnCancelled, TurnReleased
 from lango.events import Resumed
 from lango.runtime.execution.admission import Admission
-from lango.runtime.execution.event_log_reader import EventLogReader, read_log
-from lango.runtime.execution.event_log_writer import EventLogWriter
+from lango.runtime.execution.event_log import EventLogReader, EventLogWriter, read_log
 from lango.runtime.execution.replicas import Replicas
 from lango.runtime.execution.take_over import TakeOverLoop
 from lango.runtime.execution.turn_runner import TurnRunner, run_in_turn_span
@@ -37,7 +36,7 @@ from lango.store.turns.lease import (
     count_attempt,
     release_invocation,
 )
-from lango.store.turns.turn_result import TurnFailure, TurnResult
+from lango.store.turns.turn_row import TurnFailure, TurnResult
 from lango.store.turns.turns import StoredTurn, read_turn, read_turn_record
 from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel, retry_until_stored
 from lango.turns.liveness import LivenessMonitor, Owner

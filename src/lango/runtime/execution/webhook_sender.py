@@ -21,19 +21,13 @@ import httpcore
 from msgspec import Struct
 
 from lango.errors import BlockedAddress, ConfigError, StoreError, ToolError
-from lango.runtime.execution.task_notification import task_notification
-from lango.runtime.webhooks import TOKEN_HEADER
+from lango.runtime.webhooks import TASK_KEY_PREFIX, TASK_MEMBER, TOKEN_HEADER
 from lango.store import Store
 from lango.store.credentials.secret_box import SecretBox
-from lango.store.turns.turn_result import TurnResult
-from lango.store.turns.turns import read_turn_texts
-from lango.store.webhooks.deliveries import (
-    DueDelivery,
-    finish_delivery,
-    lease_due,
-    postpone_delivery,
-    read_turn_waits,
-)
+from lango.store.turns.client_requests import find_key_of_session
+from lango.store.turns.turn_row import TurnResult
+from lango.store.turns.turns import read_turn, read_turn_texts
+from lango.store.webhooks.deliveries import DueDelivery, finish_delivery, lease_due, postpone_delivery, read_turn_waits
 from lango.tools.builtin.public_addresses import PublicNetworkBackend
 from lango.tools.builtin.public_fetch import parse_url
 from lango.webhooks.signatures import sign, signing_key
@@ -218,3 +212,38 @@ def _seconds_of(retry_after: str) -> float:
         return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
     except (ValueError, OverflowError, TypeError):
         return 0.0
+
+
+# -- tasks of A2A ------------------------------------------------------------------------------------------------------
+
+_STATES = {"done": "COMPLETED", "failed": "FAILED", "cancelled": "CANCELED"}
+_FROM_ELSEWHERE = ("timer", "event", "long_running_result")
+"""The kinds of waits that no message of the client answers."""
+
+
+async def task_notification(store: Store, due: DueDelivery, task_id: str) -> dict[str, Any] | None:
+    """Return the update of a task's status, or None if the turn that ended belongs to another task."""
+    if not await _belongs_to(store, due, task_id):
+        return None
+    ended_at = datetime.fromtimestamp(due.ended_at or 0.0, UTC).isoformat().replace("+00:00", "Z")
+    status = {"state": f"TASK_STATE_{await _state(store, due)}", "timestamp": ended_at}
+    return {"statusUpdate": {"taskId": task_id, "contextId": due.session_id, "status": status}}
+
+
+async def _belongs_to(store: Store, due: DueDelivery, task_id: str) -> bool:
+    row = await store.read(read_turn, due.session_key, due.turn)
+    if row is None or (row.client_request or {}).get(TASK_MEMBER) == task_id:
+        return row is not None
+    known = await store.read(find_key_of_session, due.session_key, f"{TASK_KEY_PREFIX}{task_id}")
+    first = await store.read(read_turn, due.session_key, known.turn) if known else None
+    return first is not None and first.invocation_id == row.invocation_id
+
+
+async def _state(store: Store, due: DueDelivery) -> str:
+    if due.event != "waiting":
+        return _STATES[due.event]
+    waits = await store.read(read_turn_waits, due.session_key, due.turn)
+    kinds = {kind for _, kind in waits if kind not in _FROM_ELSEWHERE}
+    if not kinds:
+        return "WORKING"
+    return "AUTH_REQUIRED" if kinds == {"credential"} else "INPUT_REQUIRED"

@@ -12,7 +12,7 @@ from lango.schedules import ScheduleSpec, checked_spec
 from lango.sessions import check_id
 from lango.store import Store, schedules
 from lango.store.schedules import KEPT_RUNS, ScheduleId, StoredRun, StoredSchedule
-from lango.store.turns.turn_result import TurnResult
+from lango.store.turns.turn_row import TurnResult
 from lango.turns.running_turn import RunningTurn
 
 _NEXT_TIMES = 10

@@ -8,7 +8,7 @@ from lango.events import NodeProgress, TurnError
 from lango.messages import ToolCall
 from lango.sessions import REQUEST_CALLS, SessionInfo, StoredEvent
 from lango.store.artifacts.session_artifacts import read_saved_versions
-from lango.store.codec.ids import call_key, wait_id
+from lango.store.codec.records import call_key, wait_id
 from lango.store.engine.database import Operation
 from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.tool_journal import JournalEntry, read_journal_entries

@@ -6,8 +6,7 @@ from lango.config import Settings
 from lango.errors import SessionOptionsRefused
 from lango.sessions import SessionId
 from lango.store import Store
-from lango.store.sessions.session_options import SessionOptions, change_options, read_options
-from lango.store.sessions.sessions import get_session
+from lango.store.sessions.sessions import SessionOptions, change_options, get_session, read_options
 from lango.turns.turn_input import TurnInput
 
 _MAX_INSTRUCTION = 20_000

@@ -21,9 +21,8 @@ from lango.runtime.sessions.session_document import DocumentFormat, session_docu
 from lango.runtime.sessions.session_messages import MessagePage, read_messages
 from lango.runtime.sessions.session_state import SessionState, change_state, session_state
 from lango.runtime.sessions.session_transfer import export_session, import_session
-from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, read_usage
+from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, UsageByDay, read_usage, usage_by_day
 from lango.runtime.sessions.session_watch import SessionWatch
-from lango.runtime.sessions.usage_by_day import UsageByDay, usage_by_day
 from lango.runtime.trace.readable_request import ReadableRequest, readable_request
 from lango.runtime.trace.session_trace import DEFAULT_TURNS as DEFAULT_TRACED_TURNS
 from lango.runtime.trace.session_trace import (
@@ -53,9 +52,8 @@ from lango.store.sessions.sessions import (
     list_session_page,
 )
 from lango.store.sessions.window import read_message, read_message_page
+from lango.store.turns.developer_log import ModelRequest, read_failures
 from lango.store.turns.event_log import read_nodes
-from lango.store.turns.failures import read_failures
-from lango.store.turns.model_requests import ModelRequest
 from lango.store.turns.queue import read_open_turns
 from lango.store.turns.turns import read_resumptions
 from lango.test_cases import Exchange

@@ -6,13 +6,12 @@ from typing import Any, cast
 from msgspec import Struct
 
 from lango.errors import TraceNotFound
-from lango.providers.request_changes import RequestChanges, request_changes
-from lango.providers.request_view import RequestView, content_view, request_view
+from lango.providers.request_view import RequestChanges, RequestView, content_view, request_changes, request_view
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import find_session
-from lango.store.turns.model_requests import ModelRequest, read_request, read_request_before
+from lango.store.turns.developer_log import ModelRequest, read_request, read_request_before
 from lango.threads import run_in_thread
 
 

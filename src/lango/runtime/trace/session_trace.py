@@ -19,8 +19,8 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import find_session, get_session
 from lango.store.sessions.window import read_rows
 from lango.store.turns import turn_usage
+from lango.store.turns.developer_log import ModelRequest, read_request, read_requests
 from lango.store.turns.event_log import read_nodes
-from lango.store.turns.model_requests import ModelRequest, read_request, read_requests
 from lango.threads import run_in_thread
 
 DEFAULT_TURNS = 20

@@ -24,8 +24,8 @@ from lango.runtime.trace.messages import (
 )
 from lango.runtime.trace.steps import Attempt, NodeValues, Step, StepStatus, TurnTrace, nesting_depths
 from lango.sessions import StoredEvent
-from lango.store.codec.ids import call_key
-from lango.store.turns.model_requests import ModelRequest
+from lango.store.codec.records import call_key
+from lango.store.turns.developer_log import ModelRequest
 from lango.store.turns.turn_usage import ToolUse, TurnUsage
 
 Price = Callable[[str, int, int, int], float | None]

@@ -7,13 +7,12 @@ from typing import Any
 from msgspec import Struct
 
 from lango import events
-from lango.event_text import FinalText, LastText, remove_withdrawn
+from lango.event_text import FinalText, LastText, TextOrder, remove_withdrawn
 from lango.server.compat.client_view import pause_note
 from lango.server.context import AgentUser
 from lango.server.errors import turn_api_error
 from lango.server.json_body import tool_value_text
 from lango.server.streaming.turn_streams import TurnRef
-from lango.text_order import TextOrder
 from lango.waits import ApprovalWait
 
 

@@ -1,11 +1,13 @@
-"""Define the values that go into the store and come out of it."""
+"""Define the values that go into the store and come out of it, and keys and addresses from the ids of calls."""
 
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from lango.json_values import is_larger_than
+from lango.json_values import is_larger_than, storable_text
 from lango.messages import Message
 from lango.sessions import TEMP_PREFIX, Status
 from lango.store.engine.database import LARGE_VALUE
@@ -98,3 +100,34 @@ class Turn(Struct, frozen=True):
     """The epoch of its first run: the tool journal keeps its entries under this one."""
     closed: tuple[ClosedWait, ...] = ()
     """The waits that its start closed, if it was started just now."""
+
+
+_MAX_CALL_ID_LENGTH = 128
+_UNSAFE_IN_ADDRESS = re.compile(r"[^A-Za-z0-9._~-]+")
+_MAX_READABLE_LENGTH = 64
+
+
+def call_key(call_id: str) -> str:
+    """Return a key for a call's id that both databases can index, whatever a model or a foreign event used as id."""
+    shown = storable_text(call_id)
+    if shown == call_id and len(call_id) <= _MAX_CALL_ID_LENGTH:
+        return call_id
+    return "sha256:" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_address_safe(call_id: str) -> bool:
+    """Whether an id can be a segment of an address as it is: clients need not escape it."""
+    in_range = 0 < len(call_id) <= _MAX_CALL_ID_LENGTH
+    return in_range and bool(call_id.strip(".")) and _UNSAFE_IN_ADDRESS.search(call_id) is None
+
+
+def wait_id(call_id: str) -> str:
+    """Return the id of the wait that a call opens: the call's own, or one derived from an unsafe one.
+
+    The `call_key` of the call has the same. ADK's workflows use paths of nodes as ids, and their authors any text.
+    """
+    key = call_key(call_id)
+    if is_address_safe(key):
+        return key
+    readable = _UNSAFE_IN_ADDRESS.sub("-", key[:_MAX_READABLE_LENGTH])
+    return f"{readable}~{hashlib.sha256(key.encode()).hexdigest()[:16]}"

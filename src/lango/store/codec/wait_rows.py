@@ -14,8 +14,8 @@ from lango.json_values import convert
 from lango.messages import RESERVED_PREFIX, Message, ToolCall
 from lango.pauses import AwaitedEvent, Pause, pause_of_call
 from lango.sessions import CLIENT_CALLS_KEY, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, as_datetime
-from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import call_key
 from lango.store.codec.rows import approval_subject, confirmation_of
 from lango.store.engine.database import Row
 from lango.waits import Wait

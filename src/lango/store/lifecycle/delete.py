@@ -6,7 +6,7 @@ from msgspec.structs import astuple
 
 from lango.sessions import SessionId
 from lango.store.artifacts.session_artifacts import delete_artifacts
-from lango.store.codec.ids import call_key
+from lango.store.codec.records import call_key
 from lango.store.codec.rows import calls_from_json
 from lango.store.contents import delete_of_messages, delete_of_turns, release
 from lango.store.engine.database import Operation

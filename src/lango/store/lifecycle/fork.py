@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from lango.errors import MessageNotFound
 from lango.sessions import MAX_TITLE, REQUEST_CALLS, SessionId, SessionInfo, SharedRange
 from lango.store.artifacts.session_artifacts import copy_to_fork
-from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import dumps
+from lango.store.codec.records import call_key, wait_id
 from lango.store.codec.rows import BEGINS_TURN, calls_from_json, long_running_call_ids
 from lango.store.contents import use_again
 from lango.store.engine.database import Operation, Row
@@ -22,7 +22,7 @@ from lango.store.sessions import sessions
 from lango.store.sessions import state as session_state
 from lango.store.sessions.lineage import key_of_message, row_ranges, total_tokens_at
 from lango.store.sessions.open_calls import OPEN_CALL, open_stored_waits
-from lango.store.sessions.session_options import copy_options
+from lango.store.sessions.sessions import copy_options
 from lango.store.sessions.titles import clean_title, with_first_words
 from lango.store.turns.recovery import close_open_calls
 

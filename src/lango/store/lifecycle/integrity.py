@@ -6,8 +6,8 @@ Nothing is repaired. Another program, a broken disk or a bad copy may have chang
 from msgspec import Struct
 
 from lango.sessions import STEERING, SessionId, SessionInfo
-from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
+from lango.store.codec.records import call_key
 from lango.store.codec.rows import RESULT_ROLES, STATE_COLUMNS, calls_from_json, row_to_event, row_to_state_event
 from lango.store.engine.database import Dialect, Operation, Row
 from lango.store.sessions import sessions, state

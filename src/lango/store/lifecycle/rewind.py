@@ -12,7 +12,7 @@ from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
 from lango.store.sessions.state import first_seq_of_invocation
 from lango.store.sessions.titles import with_first_words
 from lango.store.turns.queue import read_open_turns
-from lango.store.turns.replacing import append_rewind
+from lango.store.turns.steering import append_rewind
 
 _INVOCATION = "SELECT invocation_id, extra FROM messages WHERE session_key = $1 AND seq = $2"
 

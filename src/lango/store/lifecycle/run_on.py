@@ -9,9 +9,8 @@ from typing import Any
 
 from lango.errors import Conflict, TraceNotFound
 from lango.sessions import SessionId
-from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import NewEvent, Turn
+from lango.store.codec.records import NewEvent, Turn, call_key
 from lango.store.engine.database import Operation
 from lango.store.lifecycle.fork import copy_session
 from lango.store.sessions.append import append

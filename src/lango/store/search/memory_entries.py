@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from lango.json_values import storable_text
-from lango.store.codec.ids import call_key
+from lango.store.codec.records import call_key
 from lango.store.engine.database import Operation, Row
 from lango.store.search import terms
 from lango.store.search.index import INDEXED_CHARACTERS, user_hash

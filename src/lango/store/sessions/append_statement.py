@@ -6,8 +6,7 @@ conditions fails; then `lango.store.sessions.append` stores the event, or raises
 
 from msgspec.structs import astuple
 
-from lango.store.codec.ids import call_key
-from lango.store.codec.records import AppendResult, NewEvent
+from lango.store.codec.records import AppendResult, NewEvent, call_key
 from lango.store.codec.rows import MESSAGE_COLUMNS, event_to_row
 from lango.store.codec.wait_rows import opened_wait
 from lango.store.engine.database import LARGE_VALUE, SingleStatement, SingleStatementWrite

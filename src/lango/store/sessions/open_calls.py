@@ -9,9 +9,8 @@ from lango.json_values import storable_text
 from lango.messages import Message, ToolCall
 from lango.pauses import AwaitedEvent, Pause
 from lango.sessions import EARLIEST_TIME, LATEST_TIME, StoredEvent
-from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import NewEvent
+from lango.store.codec.records import NewEvent, call_key, wait_id
 from lango.store.codec.rows import MESSAGE_COLUMNS, calls_from_json, row_to_event
 from lango.store.codec.wait_rows import RESULT_KINDS, OpenedWait, opened_wait
 from lango.store.engine.database import Operation, Row

@@ -1,4 +1,4 @@
-"""Create, find, list and lock sessions."""
+"""Create, find, list and lock sessions, and store what a user chose for one: a model and an instruction."""
 
 import logging
 import random
@@ -284,3 +284,46 @@ def find_apps(apps: Iterable[str], user_id: str, session_id: str) -> Operation[l
         if SessionId(app, user_id, session_id).is_storable:
             rows[app] = yield _EXISTS, (app, user_id, session_id)
     return [app for app, found in rows.items() if found]
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+_READ_OPTIONS = "SELECT model, instruction FROM session_options WHERE session_key = $1"
+_DELETE_OPTIONS = "DELETE FROM session_options WHERE session_key = $1"
+_INSERT_OPTIONS = "INSERT INTO session_options (session_key, model, instruction) VALUES ($1, $2, $3)"
+_COPY_OPTIONS = """
+INSERT INTO session_options (session_key, model, instruction)
+SELECT CAST($1 AS BIGINT), model, instruction FROM session_options WHERE session_key = $2
+"""
+
+
+class SessionOptions(Struct, frozen=True):
+    """What a user chose for a session, or None for what is configured."""
+
+    model: str | None = None
+    instruction: str | None = None
+
+
+def read_options(key: int) -> Operation[SessionOptions]:
+    """Read the options of a session."""
+    for model, instruction in (yield _READ_OPTIONS, (key,)):
+        return SessionOptions(model, instruction)
+    return SessionOptions()
+
+
+def change_options(name: SessionId, changes: dict[str, str | None]) -> Operation[SessionOptions]:
+    """Change some options of a session and return all of them. Raise `SessionNotFound`."""
+    session = yield from get_session(name)
+    yield from lock_session(session.key)
+    before = yield from read_options(session.key)
+    model = changes.get("model", before.model)
+    instruction = changes.get("instruction", before.instruction)
+    yield _DELETE_OPTIONS, (session.key,)
+    if model is not None or instruction is not None:
+        yield _INSERT_OPTIONS, (session.key, model, instruction)
+    return SessionOptions(model, instruction)
+
+
+def copy_options(key: int, source_key: int) -> Operation[None]:
+    """Give a fork the options of its source."""
+    yield _COPY_OPTIONS, (key, source_key)

@@ -13,9 +13,8 @@ from msgspec import Struct
 from lango.errors import GrantRefused
 from lango.grants import MAX_EXPIRES_IN_S, NewGrant, PatternsJson, fits, parse_patterns
 from lango.messages import ToolCall
-from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import Turn
+from lango.store.codec.records import Turn, call_key, wait_id
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.tool_calls import tool_journal

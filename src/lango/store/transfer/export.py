@@ -10,8 +10,8 @@ from msgspec.structs import astuple
 from lango.errors import SessionNotFound
 from lango.sessions import APP_PREFIX, SessionId, SessionInfo, without_app_state
 from lango.store.artifacts.artifacts import COLUMNS as ARTIFACT_COLUMNS
-from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import call_key
 from lango.store.codec.rows import MESSAGE_COLUMNS, RESULT_ROLES, calls_from_json
 from lango.store.contents import hashes_of_messages, read_chunk, read_content
 from lango.store.engine.database import Operation, Row

@@ -11,9 +11,8 @@ from lango.json_values import MAX_VALUES, TooManyValues, ValueCounter, is_nested
 from lango.messages import RESERVED_PREFIX, ToolCall
 from lango.sessions import SessionId, StoredEvent, is_steering, without_reserved_state
 from lango.store.artifacts.artifacts import USER_PREFIX, check_name, row_to_artifact
-from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads, loads_untagged
-from lango.store.codec.records import without_temporary_state
+from lango.store.codec.records import call_key, without_temporary_state
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
@@ -47,7 +46,7 @@ from lango.store.transfer.export_format import (
     TurnLine,
 )
 from lango.store.transfer.import_claims import without_claims
-from lango.store.turns.turn_result import TurnResult
+from lango.store.turns.turn_row import TurnResult
 from lango.threads import stop_if_abandoned
 
 Lines = Iterable[str | bytes]

@@ -19,7 +19,7 @@ from lango.store.turns.lease import OPEN_TURNS_OF_OWNER
 from lango.store.turns.queue import ANY_AHEAD, TURN, decode_input, read_open_turns, release_input, withdraw
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input
-from lango.store.turns.turn_result import TurnResult
+from lango.store.turns.turn_row import TurnResult
 from lango.store.turns.turns import OpenTurn
 from lango.store.waits.waits import forget_secrets, list_requests
 from lango.store.webhooks.deliveries import HAS_WEBHOOKS, report_end

@@ -1,7 +1,9 @@
-"""Lease queued turns, keep leases by heartbeats, and take over turns whose owner is gone.
+"""Lease queued turns, keep leases by heartbeats, take over turns whose owner is gone, and list the replicas that do so.
 
 A lease belongs to an owner: a runtime in a process, with one heartbeat for all that it holds. Each lease of a turn
-raises the session's epoch, which fences the writes of every earlier owner.
+raises the session's epoch, which fences the writes of every earlier owner. A replica runs turns of every session. It is
+listed while it was seen within a few seconds of the database's clock; that only decides which replica takes a turn
+first. Whether a lease may be taken over is decided by heartbeats (`lango.turns.liveness`).
 """
 
 from collections.abc import Iterable
@@ -16,9 +18,9 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.turns.event_log import close_log
 from lango.store.turns.queue import TURN, WITHDRAW, decode_input, read_open_turns, release_input
-from lango.store.turns.replacing import replace_turn
+from lango.store.turns.steering import replace_turn
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, start_turn
-from lango.store.turns.turn_result import TurnFailure
+from lango.store.turns.turn_row import TurnFailure
 from lango.store.turns.turns import OpenTurn, Turn
 from lango.store.webhooks.deliveries import report_end
 
@@ -251,3 +253,49 @@ def count_open_turns() -> Operation[tuple[int, int]]:
     [[running]] = yield _COUNT_RUNNING, ()
     [[queued]] = yield _COUNT_QUEUED, ()
     return running, queued
+
+
+# -- replicas ----------------------------------------------------------------------------------------------------------
+
+SEEN_WITHIN_S = 6.0
+_FORGET_AFTER_S = 60.0
+
+_SEEN = """
+INSERT INTO replicas (owner, app_name, version, started_at, seen_at)
+SELECT $1, $2, $3, now, now FROM database_clock WHERE TRUE
+ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at
+"""
+_FORGET_OLD_REPLICAS = "DELETE FROM replicas WHERE seen_at < (SELECT now FROM database_clock) - $1"
+_FORGET_REPLICA = "DELETE FROM replicas WHERE owner = $1"
+_LIVE = """
+SELECT owner, app_name, version, started_at,
+    (SELECT COUNT(*) FROM turns t WHERE t.owner = r.owner AND t.status = 'running')
+FROM replicas r WHERE seen_at > (SELECT now FROM database_clock) - $1 ORDER BY app_name, started_at, owner
+"""
+
+
+class Replica(Struct, frozen=True):
+    """A process that runs turns of an app."""
+
+    owner: str
+    app: str
+    version: str
+    """The version of the app that it runs."""
+    started_at: float
+    running_turns: int
+
+
+def mark_seen(owner: str, app_name: str, version: str) -> Operation[None]:
+    """Store that a replica runs now, and forget those that were not seen for long."""
+    yield _SEEN, (owner, app_name, version)
+    yield _FORGET_OLD_REPLICAS, (_FORGET_AFTER_S,)
+
+
+def forget_replica(owner: str) -> Operation[None]:
+    """Delete a replica that stops."""
+    yield _FORGET_REPLICA, (owner,)
+
+
+def read_replicas() -> Operation[list[Replica]]:
+    """Read the replicas of all apps that were seen lately."""
+    return [Replica(*row) for row in (yield _LIVE, (SEEN_WITHIN_S,))]

@@ -9,7 +9,7 @@ from typing import Any
 
 from lango.messages import ToolCall
 from lango.sessions import SessionId, StoredEvent
-from lango.store.codec.ids import call_key
+from lango.store.codec.records import call_key
 from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append

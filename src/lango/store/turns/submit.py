@@ -1,30 +1,27 @@
-"""Store a turn with its input, and start it when no other turn is ahead."""
+"""Store what clients submit: a turn with its input, which starts when no other turn is ahead, or messages alone."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
-from lango.errors import (
-    EventConflict,
-    IdempotencyKeyReused,
-    SessionNotFound,
-    StaleSession,
-    TurnRunning,
-    WaitNotOpen,
-)
+from lango.errors import EventConflict, IdempotencyKeyReused, SessionNotFound, StaleSession, TurnRunning, WaitNotOpen
 from lango.json_values import storable_text
 from lango.sessions import SessionId, WhenBusy
-from lango.store.codec.ids import call_key
-from lango.store.codec.records import ClientResult, NewEvent
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import ClientResult, NewEvent, Turn, call_key
+from lango.store.codec.rows import event_to_row
+from lango.store.contents import add_to_messages, delete_of_messages, release
 from lango.store.engine.database import Operation, RollBack
+from lango.store.search.index import LOCK_PROGRESS
 from lango.store.sessions.append import append
 from lango.store.sessions.client_history import append_client_history, input_hash
-from lango.store.sessions.sessions import lock_session
+from lango.store.sessions.sessions import check_epoch, lock_named_session, lock_session
 from lango.store.turns.event_log import begin_log
 from lango.store.turns.queue import hold_input, input_digest, is_same_input, read_open_turns, withdraw
 from lango.store.turns.recovery import close_open_calls
-from lango.store.turns.stored_request import StoredRequest, request_to_text
-from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, OpenTurn, Turn, request_cancel
+from lango.store.turns.turn_row import StoredRequest, request_to_text
+from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, OpenTurn, request_cancel
 from lango.store.waits import waits
 from lango.store.waits.due import EndedWait, end_timed_wait
 from lango.store.waits.waits import WaitAnswer
@@ -244,3 +241,73 @@ def store_full_results(key: int, epoch: int, results: Mapping[str, ClientResult]
     for call_id, result in results.items():
         if result.full_text is not None:
             yield _STORE_FULL_RESULT, (key, call_key(call_id), epoch, now, storable_text(result.full_text))
+
+
+# -- the message of a turn, as the app changes it ----------------------------------------------------------------------
+
+_CHANGED = "changed_input"
+_TURN = "SELECT first_seq, request FROM turns WHERE session_key = $1 AND turn = $2"
+_SET_REQUEST = "UPDATE turns SET request = $1 WHERE session_key = $2 AND turn = $3"
+# the newest message, and no fork shares it: else totals of later messages and of forks would be wrong
+_REPLACEABLE = """
+SELECT m.tokens FROM messages m JOIN sessions s ON s.session_key = m.session_key AND s.last_seq = m.seq
+WHERE m.session_key = $1 AND m.seq = $2
+    AND NOT EXISTS (SELECT 1 FROM session_lineage l WHERE l.source_key = m.session_key AND l.last_seq >= m.seq)
+"""
+_REPLACE = """
+UPDATE messages SET content = $1, tokens = $2, total_tokens = total_tokens + $3, extra = $4
+WHERE session_key = $5 AND seq = $6
+"""
+_ADD_TOKENS = "UPDATE sessions SET total_tokens = total_tokens + $1 WHERE session_key = $2"
+_DELETE_INDEXED = "DELETE FROM search_messages WHERE session_key = $1 AND seq = $2"
+_INDEX_AGAIN = "UPDATE search_progress SET indexed_seq = $1 WHERE session_key = $2 AND indexed_seq > $3"
+
+
+def replace_input(turn: Turn, entry: NewEvent, state: Mapping[str, Any]) -> Operation[bool]:
+    """Replace the message of a turn that has stored nothing else; return False if it has, or a fork shares the message.
+
+    `state` is what the code left for later callbacks of the turn: a second run of the turn gets it from here. Raise
+    `FencedWrite` if the turn lost its lease.
+    """
+    key = turn.session_key
+    yield from lock_session(key)
+    yield from check_epoch(key, turn.epoch)
+    [[seq, request]] = yield _TURN, (key, turn.turn)
+    for [tokens] in (yield _REPLACEABLE, (key, seq)):
+        row = event_to_row(entry)
+        yield _REPLACE, (row.content, row.tokens, row.tokens - tokens, row.extra, key, seq)
+        yield _ADD_TOKENS, (row.tokens - tokens, key)
+        yield _SET_REQUEST, (dumps((loads(request) if request else {}) | {_CHANGED: dict(state)}), key, turn.turn)
+        yield LOCK_PROGRESS, (key,)
+        yield _DELETE_INDEXED, (key, seq)
+        yield _INDEX_AGAIN, (seq - 1, key, seq - 1)
+        unused = yield from delete_of_messages(key, seq, seq)
+        yield from add_to_messages(key, {seq: entry.contents})
+        yield from release(unused)
+        return True
+    return False
+
+
+def read_changed_input(turn: Turn) -> Operation[Mapping[str, Any] | None]:
+    """Return what the code that replaced a turn's message left for later callbacks, or None if it was not replaced."""
+    [[_, request]] = yield _TURN, (turn.session_key, turn.turn)
+    return loads(request).get(_CHANGED) if request else None
+
+
+# -- messages without a turn -------------------------------------------------------------------------------------------
+
+
+def add_history(name: SessionId, entries: Sequence[NewEvent], now: float) -> Operation[int]:
+    """Append messages that the client sent along; return the number of the last message before them.
+
+    Raise `SessionNotFound`, or `TurnRunning` while the session has an open turn, or waits for an answer.
+    """
+    session = yield from lock_named_session(name)
+    if (yield from read_open_turns(session.key)):
+        raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel the turn, then add messages")
+    if (yield from waits.list_unclosed(session.key, name)):
+        raise TurnRunning(f"session {name.id!r} waits for an answer: give it, or send a message, then add messages")
+    yield from append_client_history(session.key, session.revision, entries)
+    for entry in entries:
+        yield from store_full_results(session.key, session.epoch, entry.client_results, now)
+    return session.last_seq

@@ -17,8 +17,7 @@ from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event,
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.titles import READ_CHARACTERS, shorten_title
-from lango.store.turns.stored_request import StoredRequest, text_to_request
-from lango.store.turns.turn_result import TurnResult
+from lango.store.turns.turn_row import StoredRequest, TurnResult, text_to_request
 from lango.store.waits.waits import IS_OPEN
 
 _REQUEST_OF_INVOCATION = """

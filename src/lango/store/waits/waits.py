@@ -17,9 +17,8 @@ from lango.errors import WaitNotOpen
 from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.sessions import NO_RESULT, SessionId, StoredEvent
-from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import loads
-from lango.store.codec.records import ClientResult, NewEvent
+from lango.store.codec.records import ClientResult, NewEvent, call_key, wait_id
 from lango.store.codec.wait_rows import REQUEST_KINDS, RESULT_KINDS, TIMED_KINDS, WAIT_COLUMNS, StoredWait, row_to_wait
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append

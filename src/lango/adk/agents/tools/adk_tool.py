@@ -1,4 +1,9 @@
-"""Run a Lango tool in any ADK Runner, and apply the settings to ADK's own tools."""
+"""Run a Lango tool in any ADK Runner, and apply the settings to ADK's own tools.
+
+After a crash inside a function it is not known whether it took effect. A tool's function runs again only if it is
+marked as `idempotent`, or named in the setting `tools.idempotent`; a node's function runs again unless it is marked as
+`once`.
+"""
 
 import asyncio
 import copy
@@ -6,11 +11,12 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.load_memory_tool import LoadMemoryTool
 from google.adk.tools.tool_context import ToolContext as AdkToolContext
 from google.genai import types
 from typing_extensions import override
@@ -22,9 +28,8 @@ from lango.adk.turn.step import current_step, tool_context_noted
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.config import ToolSettings
 from lango.messages import Attachment
-from lango.tools import DEFAULT_TIMEOUT_S, HOW_TO_READ, Tool, ToolContext, ToolError, ToolOutcome
-from lango.tools.approval_policy import Decision, decide
-from lango.tools.execution import run_tool
+from lango.tools import DEFAULT_TIMEOUT_S, HOW_TO_READ, Effect, Tool, ToolContext, ToolError, ToolOutcome
+from lango.tools.execution import Decision, decide, run_tool
 
 FILES = "lango_files"
 """The key of the parts in a result: ADK takes them out, and sends them to the model beside the result."""
@@ -180,3 +185,37 @@ def time_limit_s(tool: BaseTool, default_s: float) -> float | None:
     if isinstance(tool, AdkTool):
         return tool.tool.timeout_s or default_s
     return None if isinstance(tool, AgentTool) else default_s
+
+
+# -- effects -----------------------------------------------------------------------------------------------------------
+
+_EFFECT = "lango_effect"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def once(function: F) -> F:
+    """Mark the function of a workflow's node or of a tool: it must never run twice."""
+    setattr(function, _EFFECT, "once")
+    return function
+
+
+def idempotent(function: F) -> F:
+    """Mark the function of a tool or of a workflow's node: after a crash inside of it, it may run again."""
+    setattr(function, _EFFECT, "idempotent")
+    return function
+
+
+def effect_of_node(function: Callable[..., Any]) -> Effect:
+    """Return what a second run of a node's function would do: as ADK's users expect of a node, it may run again."""
+    return getattr(function, _EFFECT, "idempotent")
+
+
+def effect_of_tool(tool: BaseTool, settings: ToolSettings) -> Effect:
+    """Return what a second run of a tool would do; of an ADK tool without a mark the worst is assumed."""
+    if isinstance(tool, AdkTool) and tool.tool.effect != "once":
+        return tool.tool.effect
+    if tool.name in settings.idempotent:
+        return "idempotent"
+    if isinstance(tool, AdkTool):
+        return tool.tool.effect
+    return getattr(getattr(tool, "func", None), _EFFECT, "none" if isinstance(tool, LoadMemoryTool) else "once")

@@ -18,8 +18,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from typing_extensions import override
 
-from lango.adk.agents.transfers import TRANSFER_TOOL
-from lango.adk.agents.tree import names_of, tools_of
+from lango.adk.agents.tree import TRANSFER_TOOL, names_of, tools_of
 from lango.adk.model.call_checks import is_reserved_name
 from lango.errors import ClientToolRefused, NotJson
 from lango.messages import ToolCall

@@ -14,7 +14,7 @@ from google.genai import types
 
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.turn.turn_run import TurnRun
-from lango.store.lifecycle.changed_input import read_changed_input, replace_input
+from lango.store.turns.submit import read_changed_input, replace_input
 
 
 async def prepare_user_message(turn: TurnRun, context: InvocationContext) -> None:

@@ -1,6 +1,6 @@
 """Ask for approval through ADK before a tool runs.
 
-Which tools need approval is decided by `lango.tools.approval_policy`.
+Which tools need approval is decided by `lango.tools.execution`.
 """
 
 import logging

@@ -22,7 +22,7 @@ from msgspec import Struct, json
 from pydantic import TypeAdapter
 
 from lango.adk.agents.adk_internals import NodeRun, is_node_interrupt, journal_nodes, observe_nodes
-from lango.adk.agents.tools.effects import effect_of_node
+from lango.adk.agents.tools.adk_tool import effect_of_node
 from lango.adk.agents.tree import node_at
 from lango.adk.run.record.replay import require_used_up
 from lango.adk.services.credential_secrets import public_actions, requests_credential

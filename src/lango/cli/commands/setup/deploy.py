@@ -36,7 +36,7 @@ def check(
     store, run `lango db upgrade` first, beside the old version.
     """
     quiet_logging()
-    from lango.runtime.deploy_check import check_deploy
+    from lango.runtime.checks import check_deploy
 
     settings = load_settings(config)
     if store is not None:

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from lango.events import Usage
 from lango.json_values import convert
-from lango.runtime.sessions.session_usage import DEFAULT_TURNS, ModelCall, Resumption, SessionUsage, Window
-from lango.runtime.sessions.usage_by_day import UsageByDay
+from lango.runtime.sessions.session_usage import DEFAULT_TURNS, ModelCall, Resumption, SessionUsage, UsageByDay, Window
 from lango.server.context import CurrentUser
 from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, SessionIdPath

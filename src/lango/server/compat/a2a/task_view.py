@@ -21,10 +21,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from lango import events
 from lango.errors import TurnCancelled
-from lango.event_text import FinalText
+from lango.event_text import FinalText, TextOrder
 from lango.server.compat.a2a.parts import agent_message, data_part, metadata, text_part, wait_parts
 from lango.server.compat.wait_answers import asks_client
-from lango.text_order import TextOrder
 from lango.waits import CredentialWait, QuestionWait
 
 TERMINAL = frozenset(

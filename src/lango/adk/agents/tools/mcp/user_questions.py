@@ -17,8 +17,8 @@ from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.events import WaitClosed, WaitOpened
 from lango.json_values import convert
 from lango.sessions import as_datetime
-from lango.store.codec.ids import wait_id
 from lango.store.codec.json_text import loads
+from lango.store.codec.records import wait_id
 from lango.store.waits import questions, waits
 from lango.turns.time_limits import TimeLimits
 from lango.waits import Decline, QuestionWait, Value

@@ -16,11 +16,10 @@ from typing import Any, assert_never
 from msgspec import Struct
 
 from lango import events
-from lango.event_text import FinalText, LastText
+from lango.event_text import FinalText, LastText, TextOrder
 from lango.server.compat.client_view import pause_note
 from lango.server.compat.openai.responses.response_ids import approval_request_id, item_id
 from lango.server.json_body import tool_value_text
-from lango.text_order import TextOrder
 from lango.waits import ApprovalWait
 
 Item = dict[str, Any]

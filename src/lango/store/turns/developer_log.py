@@ -1,21 +1,22 @@
-"""Store the requests to models and their responses, within a bound for each session and one for all.
+"""Store what developers read of turns: the requests to models, and the failures of the user's own code.
 
-A request belongs to a step of its turn: the agent with its branch and the number of the model call, such as `lango@#2`,
-after the ids of the tool calls that it runs inside of.
+Both are kept within a bound for each session and one for all. A request belongs to a step of its turn: the agent with
+its branch and the number of the model call, such as `lango@#2`, after the ids of the tool calls that it runs inside of.
 """
 
 import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
-from lango.json_values import storable_text
-from lango.sessions import SessionInfo
-from lango.store.codec.json_text import loads
+from lango.failures import Failure
+from lango.json_values import convert, storable_text
+from lango.sessions import SessionId, SessionInfo
+from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import is_current_epoch
+from lango.store.sessions.sessions import get_session, is_current_epoch
 
 _COLUMNS = "step, provider, model, url, started_at, duration_s, status, error, id, turn, size"
 _ADD = f"""
@@ -69,6 +70,11 @@ class ModelRequest(Struct, frozen=True):
         return {"request": loads(self.request), "response": response["raw"], "answer": response["answer"]}
 
 
+def _new_id(at: float) -> str:
+    """Return an id that sorts by time; two at once differ."""
+    return f"{int(at * 1e6):014x}{secrets.token_hex(3)}"
+
+
 def add_requests(turn: Turn, requests: Sequence[ModelRequest], max_bytes: int) -> Operation[int]:
     """Store requests of a turn that has its lease, and delete the oldest of the session beyond `max_bytes`.
 
@@ -81,8 +87,7 @@ def add_requests(turn: Turn, requests: Sequence[ModelRequest], max_bytes: int) -
         texts = storable_text(new.request), storable_text(new.response)
         size = sum(len(text.encode()) for text in texts)
         about = new.step, new.provider, new.model, new.url, new.started_at, new.duration_s, new.status
-        id_ = f"{int(new.started_at * 1e6):014x}{secrets.token_hex(3)}"  # sorts by time; two at once differ
-        yield _ADD, (key, *about, storable_text(new.error), id_, turn.turn, size, *texts)
+        yield _ADD, (key, *about, storable_text(new.error), _new_id(new.started_at), turn.turn, size, *texts)
         added += size
     if beyond := (yield _OLDEST, (key, max_bytes)):
         yield _DELETE, (key, max(row[0] for row in beyond))
@@ -115,3 +120,35 @@ def read_request_before(session: SessionInfo, request: ModelRequest) -> Operatio
         if step.rpartition("#")[0] == request.step.rpartition("#")[0]:
             return (yield from read_request(session, request_id))
     return None
+
+
+# -- failures of the user's own code -----------------------------------------------------------------------------------
+
+MAX_FAILURES_OF_SESSION = 50
+MAX_FAILURES = 500
+
+_ADD_FAILURE = "INSERT INTO failures (session_key, id, data) VALUES ($1, $2, $3)"
+_BEYOND_IN_SESSION = "SELECT id FROM failures WHERE session_key = $1 ORDER BY id DESC LIMIT 1 OFFSET $2"
+_DELETE_IN_SESSION = "DELETE FROM failures WHERE session_key = $1 AND id <= $2"
+_BEYOND = "SELECT id FROM failures ORDER BY id DESC LIMIT 1 OFFSET $1"
+_DELETE_FAILURES = "DELETE FROM failures WHERE id <= $1"
+_OF_SESSION = "SELECT data FROM failures WHERE session_key = $1 ORDER BY id"
+
+
+def add_failures(turn: Turn, failures: Sequence[Failure]) -> Operation[None]:
+    """Store failures of a turn that has its lease, and delete the oldest beyond the bounds."""
+    key = turn.session_key
+    if not (yield from is_current_epoch(key, turn.epoch)):
+        return
+    for failure in failures:
+        yield _ADD_FAILURE, (key, _new_id(failure.at), dumps(to_builtins(failure)))
+    for [oldest] in (yield _BEYOND_IN_SESSION, (key, MAX_FAILURES_OF_SESSION)):
+        yield _DELETE_IN_SESSION, (key, oldest)
+    for [oldest] in (yield _BEYOND, (MAX_FAILURES,)):
+        yield _DELETE_FAILURES, (oldest,)
+
+
+def read_failures(name: SessionId) -> Operation[list[Failure]]:
+    """Read the failures in a session, the oldest first. Raise `SessionNotFound`."""
+    session = yield from get_session(name)
+    return [convert(loads(data), Failure) for [data] in (yield _OF_SESSION, (session.key,))]
