@@ -97,6 +97,11 @@ def is_larger_than(value: Any, size: int) -> bool:
     return False
 
 
+def as_object(value: Any) -> dict[str, Any]:
+    """Return a JSON value if it is an object, and an empty object otherwise."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def is_nested_deeper_than(value: Any, levels: int) -> bool:
     """Whether objects and lists of a JSON value are nested deeper than `levels`."""
     level = list(_containers([value]))

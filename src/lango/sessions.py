@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from lango.errors import StateRefused, Unstorable
-from lango.json_values import storable_text
+from lango.json_values import as_object, storable_text
 from lango.messages import Attachment, Message
 
 TEMP_PREFIX = "temp:"
@@ -262,7 +262,7 @@ def is_reserved_name(name: str) -> bool:
 
 def is_credential(value: Any) -> bool:
     """Whether a value is a credential of ADK as JSON."""
-    members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    members = as_object(value)
     return ("auth_type" in members or "authType" in members) and bool(members.keys() & _SECRET_PARTS)
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from lango.errors import UsageError
+from lango.json_values import as_object
 from lango.test_cases import Order
 
 _CONFIG_NAME = "test_config.json"
@@ -126,5 +127,4 @@ def _judge_criterion(threshold: float, options: dict[str, Any]) -> JudgeCriterio
 
 def _snake_keys(value: Any) -> dict[str, Any]:
     """Return an object with its keys in snake case: ADK reads both. Anything else has no keys."""
-    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    return {re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower(): value for name, value in fields.items()}
+    return {re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower(): one for name, one in as_object(value).items()}

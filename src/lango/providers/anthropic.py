@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from typing_extensions import override
 
 from lango.errors import ProviderError
+from lango.json_values import as_object
 from lango.messages import Media, Message, Signature, Thought, ToolCall
 from lango.providers.protocol import (
     CallDelta,
@@ -406,9 +407,5 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
 
 
 def _error_details(exc: "Any") -> tuple[str, str]:
-    body: Any = exc.body
-    error: Any = cast("Json", body).get("error") if isinstance(body, dict) else None
-    if not isinstance(error, dict):
-        return "", str(exc.message)
-    details = cast("Json", error)
+    details = as_object(as_object(exc.body).get("error"))
     return str(details.get("type") or ""), str(details.get("message") or exc.message)

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from lango.config.sections import OpenAIApi
 from lango.errors import ProviderError
+from lango.json_values import as_object
 from lango.messages import Media, Message
 from lango.providers.openai_responses import ResponsesReader
 from lango.providers.openai_responses import encode as encode_responses
@@ -340,8 +341,7 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
 
 
 def _error_message(exc: "APIStatusError") -> str:
-    body: Any = exc.body
-    message: Any = cast("Json", body).get("message") if isinstance(body, dict) else None
+    message = as_object(exc.body).get("message")
     return message if isinstance(message, str) else exc.message
 
 

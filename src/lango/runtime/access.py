@@ -13,9 +13,9 @@ from lango.store import Store, api_keys
 from lango.store.api_keys import ApiKey
 from lango.store.credentials import credentials
 from lango.store.credentials.credentials import StoredCredential
-from lango.store.sessions.sessions import find_session, get_session
+from lango.store.sessions.sessions import get_session
 from lango.store.tool_calls.grants import Grant, read_grants, revoke_grant
-from lango.store.waits.waits import decline, find_wait_of_state
+from lango.store.waits.waits import find_wait_of_state
 
 
 class ApiKeys:
@@ -84,13 +84,6 @@ class Credentials:
     async def find_wait(self, state: str) -> tuple[SessionId, str] | None:
         """Return the session and the id of the open wait whose address carries this OAuth state, if any."""
         return await self._store.read(find_wait_of_state, self._app_name, state)
-
-    async def decline(self, session_id: str, wait_id: str, *, user_id: str = "user") -> bool:
-        """Close a wait without a credential; return False if it is not open. The next message tells the agent."""
-        session = await self._store.read(find_session, SessionId(self._app_name, user_id, session_id))
-        if session is None:
-            return False
-        return await self._store.write(decline, session.key, time.time(), wait_id)
 
 
 def limit_grant(grant: NewGrant, settings: ToolSettings) -> NewGrant:

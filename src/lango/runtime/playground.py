@@ -13,11 +13,9 @@ from lango.model_options import AgentOptions, ModelOptions
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.sessions import SessionId, SessionInfo, check_client_state
 from lango.store import NewEvent, Store
-from lango.store.engine.database import Operation
 from lango.store.lifecycle.fork import fork_session
 from lango.store.lifecycle.run_on import read_message_of_turn, run_on
-from lango.store.sessions.sessions import get_session
-from lango.store.sessions.titles import with_first_words
+from lango.store.sessions.sessions import get_session, get_titled_session
 from lango.submissions import SubmittedMessage, TurnRequest
 from lango.turns.running_turn import RunningTurn
 
@@ -93,7 +91,7 @@ class Playground:
             options = TurnRequest(options=ModelOptions(agents=changes.agents))
             message = SubmittedMessage(changes.message, state_delta=changes.state, request=options)
             running = await self._accept(new, message, quota_id, tokens_per_day)
-        return await self._store.read(_with_title, new), running
+        return await self._store.read(get_titled_session, new), running
 
     def _check(self, changes: Changes, turn: int | None, before: int | None) -> None:
         if changes.message is not None and (before is not None or changes.results):
@@ -122,7 +120,3 @@ class Playground:
 def _state_event(delta: Mapping[str, Any]) -> NewEvent:
     invocation_id, extra = f"p-{uuid.uuid4()}", {"author": "user"}
     return NewEvent(str(uuid.uuid4()), time.time(), invocation_id=invocation_id, state_delta=delta, extra=extra)
-
-
-def _with_title(name: SessionId) -> Operation[SessionInfo]:
-    return (yield from with_first_words((yield from get_session(name))))

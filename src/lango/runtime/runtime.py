@@ -352,10 +352,10 @@ class Runtime:
         await self._acceptance.accept(due.name, end)
 
     async def cancel_wait(self, session_id: str, wait_id: str, *, user_id: str = "user") -> bool:
-        """End a timer or a wait for an event, without an answer: nothing runs, and its call has an error.
+        """Close a request for input or a credential, or end a timer or a wait for an event, without an answer.
 
-        The next message continues the conversation; a workflow does not continue. Return False if it is not open, or
-        a turn runs in the session.
+        Nothing runs, and its call has an error. The next message continues the conversation; a workflow does not
+        continue. Return False if it is not open, or a turn runs in the session.
         """
         session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
         return session is not None and await self._store.write(decline, session.key, time.time(), wait_id)

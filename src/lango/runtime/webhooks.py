@@ -158,8 +158,10 @@ class Webhooks:
         """List the webhooks of a task of A2A, with the headers that they send."""
         box = SecretBox.from_environment()
         return [
-            TaskWebhook(one.id.rpartition(" ")[2], one.url, box.open(one.secret, "webhook", self._app_name, one.id))
-            for one in await self._store.read(webhooks.list_task_webhooks, self._app_name, session.key, task_id)
+            TaskWebhook(id_.rpartition(" ")[2], url, box.open(secret, "webhook", self._app_name, id_))
+            for id_, url, secret in await self._store.read(
+                webhooks.list_task_webhooks, self._app_name, session.key, task_id
+            )
         ]
 
     async def delete_of_task(self, session: SessionInfo, task_id: str, id_: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import astuple
 
 from lango.errors import ScheduleNotFound, ScheduleRefused
 from lango.json_values import convert
@@ -368,21 +369,8 @@ def record(schedule: StoredSchedule, progress: Progress) -> Operation[StoredSche
         return None
     for run in progress.runs:
         if advanced or run is started:
-            yield (
-                _ADD_RUN,
-                (
-                    *name.values,
-                    run.slot,
-                    int(run.manual),
-                    run.outcome,
-                    run.reason,
-                    run.session_id,
-                    run.turn,
-                    run.turn_key,
-                    run.last_slot,
-                    run.slots,
-                ),
-            )
+            slot, outcome, reason, manual, *of_turn = astuple(run)
+            yield _ADD_RUN, (*name.values, slot, int(manual), outcome, reason, *of_turn)
     if progress.runs:
         yield _PRUNE, name.values
     return (yield from get_schedule(name)) if advanced else None

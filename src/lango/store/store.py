@@ -26,7 +26,7 @@ from lango.store.sessions.append_statement import append_statement
 from lango.store.turns import ending, lease, queue, steering, submit, turns
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.turn_row import TurnResult
-from lango.store.waits import questions
+from lango.store.waits.waits import answer_question
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -257,7 +257,7 @@ class Store:
 
     async def answer_question(self, key: int, wait_id: str, content: str, answered_by: str) -> bool:
         """Store the answer to a question of a running tool and notify the tool; return False if it is not open."""
-        answered = await self.write(questions.answer_question, key, wait_id, content, answered_by)
+        answered = await self.write(answer_question, key, wait_id, content, answered_by)
         self._database.notify_changed(key, elsewhere=answered)
         return answered
 

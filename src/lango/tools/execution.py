@@ -1,4 +1,4 @@
-"""Decide whether a tool may run, and run a call, validated and with a timeout. No failure of a handler ends the turn."""
+"""Decide whether a tool may run, and run a call within a time limit. No failure of a handler ends the turn."""
 
 import asyncio
 import hashlib

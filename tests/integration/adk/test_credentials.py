@@ -249,8 +249,8 @@ async def test_a_pasted_address_is_the_answer_and_no_message(store_url: str, oau
 async def test_a_declined_request_is_closed(store_url: str, oauth: OAuthServer) -> None:
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
-        assert await runtime.credentials.decline("s", request.id)
-        assert not await runtime.credentials.decline("s", request.id)
+        assert await runtime.cancel_wait("s", request.id)
+        assert not await runtime.cancel_wait("s", request.id)
         assert await open_credentials(runtime, "s") == []
 
 

@@ -71,7 +71,7 @@ async def test_a_user_sees_the_own_requests_alone(store_url: str, oauth: OAuthSe
         [of_ann], [of_bob] = await waiting(runtime, "ann"), await waiting(runtime, "bob")
         assert of_ann.auth_url != of_bob.auth_url
         assert await waiting(runtime) == []
-        await runtime.credentials.decline("s", of_ann.id, user_id="ann")
+        await runtime.cancel_wait("s", of_ann.id, user_id="ann")
         assert await waiting(runtime, "ann") == []
         assert len(await waiting(runtime, "bob")) == 1
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import mcp
 
-from lango.adk.agents.tools.mcp.questions import ServerCallbacks
-from lango.adk.agents.tools.mcp.user_questions import Question
+from lango.adk.agents.tools.mcp.questions import Question, ServerCallbacks
 from lango.tools import Tool, run_tool
 from lango.waits import Value
 

@@ -64,9 +64,7 @@ def test_a5_every_transfer_error_in_adks_source_is_known() -> None:
     }
     expected = {path: sorted(texts) for path, texts in KNOWN.items()}
     others = {path: texts for path, texts in found.items() if path not in expected}
-    assert {path: found.get(path) for path in expected} == expected, (
-        "ADK words it anew: see lango/adk/agents/tree.py"
-    )
+    assert {path: found.get(path) for path in expected} == expected, "ADK words it anew: see lango/adk/agents/tree.py"
     assert not any("ransfer" in text for texts in others.values() for text in texts), others
 
 

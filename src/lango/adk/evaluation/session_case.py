@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from google.adk.evaluation.eval_case import EvalCase, Invocation, InvocationEvent, InvocationEvents, SessionInput
 from google.adk.events import Event
@@ -12,6 +12,7 @@ from msgspec import Struct, to_builtins
 from lango.adk.evaluation.eval_set import add_case, is_request, new_eval_set, set_id, text_of, tool_calls
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.errors import SessionNotFound, UsageError
+from lango.json_values import as_object
 from lango.sessions import CONFIRMATION_CALL, INPUT_CALL, SessionId, SessionInfo
 from lango.store import Store
 from lango.store.sessions.lineage import is_live, live_ranges
@@ -111,7 +112,7 @@ def _replies(turn: _Turn) -> Iterator[Reply]:
         elif response.name == CONFIRMATION_CALL:
             original: dict[str, Any] = ((call.args if call else None) or {}).get("originalFunctionCall") or {}
             tool, payload = str(original.get("name") or ""), given.get("payload")
-            reason = cast("dict[str, Any]", payload).get(REFUSAL_REASON, "") if isinstance(payload, dict) else ""
+            reason = as_object(payload).get(REFUSAL_REASON, "")
             yield Reply(Approve(payload=payload) if given.get("confirmed") else Refuse(str(reason)), tool)
         elif call is not None and not is_request(response.name):
             yield Reply(Result(given), response.name or "")

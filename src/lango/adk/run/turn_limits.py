@@ -6,8 +6,8 @@ from typing import Any
 from google.adk.models.llm_request import LlmRequest
 from google.adk.tools import BaseTool, ToolContext
 
-from lango.adk.agents.tools.adk_tool import AdkTool
-from lango.adk.agents.tools.client_tools import WAITS_FOR_CLIENT, ClientTool
+from lango.adk.agents.tools.adk_tool import DeclaredTool
+from lango.adk.agents.tools.client_tools import WAITS_FOR_CLIENT
 from lango.adk.agents.tree import transfer_correction
 from lango.adk.turn.limits import call_fingerprint
 from lango.adk.turn.turn_run import TurnRun
@@ -63,7 +63,7 @@ def check_call(
         turn.output.fail(failure)
         context.actions.skip_summarization = True
         return {"error": f"not run: {failure}"}
-    if isinstance(tool, AdkTool | ClientTool):
+    if isinstance(tool, DeclaredTool):
         try:
             tool.tool.validate(arguments)
         except InvalidArguments as error:

@@ -22,7 +22,7 @@ from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.adk.services.credential_secrets import public_credential
 from lango.errors import UsageError
-from lango.json_values import to_client_json
+from lango.json_values import as_object, to_client_json
 from lango.messages import MAX_PARTS, ArtifactFile, Attachment, make_attachment
 from lango.sessions import (
     CREDENTIAL_CALL,
@@ -245,11 +245,11 @@ def _read_confirmation(given: Any) -> Answer:
             given = json.loads(given["response"])
         except (ValueError, RecursionError):
             given = {}
-    answer = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    answer = as_object(given)
     payload: Any = answer.get("payload")
     if answer.get("confirmed") is True:
         return Approve(payload=payload)
-    reason = cast("dict[str, Any]", payload).get(REFUSAL_REASON) if isinstance(payload, dict) else ""
+    reason = as_object(payload).get(REFUSAL_REASON)
     return Refuse(reason if isinstance(reason, str) else "", payload)
 
 

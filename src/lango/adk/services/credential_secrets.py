@@ -16,6 +16,7 @@ from google.genai import types
 from pydantic import BaseModel
 from typing_extensions import override
 
+from lango.json_values import as_object
 from lango.sessions import CREDENTIAL_CALL, KEPT_IN_STATE, TEMP_PREFIX, SessionId, is_credential
 from lango.store.codec.records import RequestSecret
 from lango.store.credentials.secret_box import SecretBox
@@ -120,8 +121,8 @@ def seal_actions(actions: EventActions, box: SecretBox, call_id: str) -> dict[st
 
 def open_actions(members: Mapping[str, Any], box: SecretBox, call_id: str) -> Mapping[str, Any]:
     """Return actions of the tool journal with their credentials decrypted."""
-    delta = _object(members.get("state_delta"))
-    sealed = {name: _object(value)[_SEALED] for name, value in delta.items() if _SEALED in _object(value)}
+    delta = as_object(members.get("state_delta"))
+    sealed = {name: as_object(value)[_SEALED] for name, value in delta.items() if _SEALED in as_object(value)}
     if not sealed:
         return members
     opened = {name: box.open(secret, "tool journal", call_id) for name, secret in sealed.items()}
@@ -152,7 +153,7 @@ def _request_secret(
 ) -> RequestSecret:
     """Return what is kept of a credential request. Raise `CredentialKeyError` if there is no key to encrypt it."""
     box.check()  # also without a verifier: the answer will have to be encrypted
-    oauth2 = _object(_object(config.get("exchangedAuthCredential")).get("oauth2"))
+    oauth2 = as_object(as_object(config.get("exchangedAuthCredential")).get("oauth2"))
     verifier = oauth2.get("codeVerifier") or oauth2.get("code_verifier")
     in_state = event.actions.state_delta.get(_VERIFIER_STATE + call_id)
     if verifier is None and _is_credential(in_state):
@@ -184,7 +185,7 @@ def _without_secrets(config: dict[str, Any]) -> dict[str, Any]:
 def public_credential(credential: dict[str, Any]) -> dict[str, Any]:
     """Return the type of a credential, and what of OAuth is in the address that the user opens anyway."""
     shown = {name: credential[name] for name in ("authType", "auth_type") if name in credential}
-    if oauth2 := _object(credential.get("oauth2")):
+    if oauth2 := as_object(credential.get("oauth2")):
         shown["oauth2"] = {name: value for name, value in oauth2.items() if name in _SHOWN_OF_OAUTH2}
     return shown
 
@@ -196,7 +197,3 @@ def _is_credential(value: Any) -> bool:
 
 def _to_json(value: Any) -> dict[str, Any]:
     return value.model_dump(**_JSON) if isinstance(value, BaseModel) else cast("dict[str, Any]", value)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

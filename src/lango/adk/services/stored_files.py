@@ -17,9 +17,8 @@ Blob = TypeVar("Blob", types.Blob, types.FunctionResponseBlob)
 class FileLoader:
     """Reads files from the store, and keeps those that were used last: each model call of a turn sends them again."""
 
-    def __init__(self, store: Store, max_cached_bytes: int = _MAX_CACHED_BYTES) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._max_cached_bytes = max_cached_bytes
         self._cached: OrderedDict[str, bytes] = OrderedDict()
         self._cached_bytes = 0
 
@@ -39,7 +38,7 @@ class FileLoader:
             if hash_ not in self._cached and not isinstance(data, StoredBytes):
                 self._cached[hash_] = data
                 self._cached_bytes += len(data)
-        while self._cached_bytes > self._max_cached_bytes:
+        while self._cached_bytes > _MAX_CACHED_BYTES:
             self._cached_bytes -= len(self._cached.popitem(last=False)[1])
 
     async def load_into(self, contents: list[types.Content]) -> None:

@@ -1,10 +1,11 @@
 """Render messages as the transcript that an observer reads, with numbers and dates, large ones in pieces."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from lango.history import count_tokens
 from lango.history.tokens import compact_json
+from lango.json_values import as_object
 from lango.messages import Message
 from lango.sessions import INPUT_CALL, REQUEST_PREFIX, StoredEvent, as_datetime
 
@@ -109,7 +110,7 @@ def _files(stored: StoredEvent) -> Iterator[str]:
     """List the attached files, text files with their content."""
     layout: Any = (stored.extra or {}).get("parts") or ()
     for part in layout:
-        blob = cast("dict[str, Any]", part).get("inline_data") if isinstance(part, dict) else None
+        blob = as_object(part).get("inline_data")
         if not blob:
             continue
         data = blob.get("data") or b""

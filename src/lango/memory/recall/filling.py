@@ -75,7 +75,10 @@ class Filler:
         note = self._notes[text.place] if text.place >= 0 else None
         if note is not None and any(seq > text.seq and replaces(one, note.note.text) for seq, one in self._later):
             return None
-        head, end = (_note_frame if note else self._message_frame)(text, note, self._question)
+        if note is None:
+            head, end = self._message_frame(text)
+        else:
+            head, end = f"{note.note.day} {seqs_of(note.note)} ", earlier_values(note) if self._question.past else ""
         said = escape_marks(note.note.text if note else text.text)
         spent = count_tokens(f"{head}{end}") + LINE_TOKENS
         tokens = spent + count_tokens(said)
@@ -84,8 +87,7 @@ class Filler:
             tokens = spent + count_tokens(said)
         return Line(text.seq, f"{head}{said}{end}", tokens, note, said) if said and tokens <= most else None
 
-    def _message_frame(self, text: Text, note: CurrentNote | None, question: Question) -> tuple[str, str]:
-        del note, question
+    def _message_frame(self, text: Text) -> tuple[str, str]:
         day = "" if text.at is None else f"{as_datetime(text.at):%Y-%m-%d} "
         newer = self._newer(text)
         return f'{day}#{text.seq} {text.author}: "', '"' + (f" (earlier; since {newer})" if newer else "")
@@ -102,11 +104,6 @@ class Filler:
             if any(replaces(sentence, one) for one in sentences):
                 return f"#{seq}: {escape_marks(sentence)[:200]}"
         return ""
-
-
-def _note_frame(text: Text, note: CurrentNote | None, question: Question) -> tuple[str, str]:
-    assert note is not None
-    return f"{note.note.day} {seqs_of(note.note)} ", earlier_values(note) if question.past else ""
 
 
 def _replaced_by_message(notes: Sequence[CurrentNote]) -> Mapping[int, list[tuple[str, CurrentNote]]]:

@@ -5,7 +5,6 @@ the address is checked when it is connected to, and no redirect is followed.
 """
 
 import asyncio
-import email.utils
 import json
 import logging
 import os
@@ -21,6 +20,7 @@ import httpcore
 from msgspec import Struct
 
 from lango.errors import BlockedAddress, ConfigError, StoreError, ToolError
+from lango.providers.sdk.error_translation import parse_retry_after
 from lango.runtime.webhooks import TASK_KEY_PREFIX, TASK_MEMBER, TOKEN_HEADER
 from lango.store import Store
 from lango.store.credentials.secret_box import SecretBox
@@ -200,18 +200,8 @@ def _judge(response: httpcore.Response) -> _Answer:
     if 300 <= response.status < 400:
         return _Answer(f"HTTP {response.status}: redirects are not followed")
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-    retry_after_s = _seconds_of(headers.get("retry-after", ""))
-    return _Answer(f"HTTP {response.status}", is_final=response.status == _GONE, retry_after_s=retry_after_s)
-
-
-def _seconds_of(retry_after: str) -> float:
-    """Read a Retry-After: seconds, or a date."""
-    if retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 10:
-        return float(retry_after)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except (ValueError, OverflowError, TypeError):
-        return 0.0
+    wait_s = parse_retry_after(headers) or 0.0
+    return _Answer(f"HTTP {response.status}", is_final=response.status == _GONE, retry_after_s=wait_s)
 
 
 # -- tasks of A2A ------------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ Model calls are measured by `lango.adk.turn.model_calls`; usage is stored by `la
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.config import Settings
 from lango.errors import BudgetTooSmall
@@ -24,7 +24,7 @@ from lango.history import (
 from lango.memory import quote, thresholds_for
 from lango.messages import Message
 from lango.runtime.prices import Prices, cost_usd
-from lango.sessions import SessionId, SessionInfo, StoredEvent, as_datetime
+from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import SessionMemory, read_spent, read_window_with_memory
@@ -33,9 +33,10 @@ from lango.store.sessions.sessions import get_session
 from lango.store.sessions.window import read_window
 from lango.store.turns.turn_usage import (
     NEWEST_TURN,
-    DayOfModel,
     ModelCall,
+    ModelUsage,
     Resumption,
+    TurnCount,
     TurnUsage,
     read_live,
     read_totals,
@@ -173,33 +174,6 @@ def _load_window(session: SessionInfo, rules: WindowRules) -> Operation[tuple[li
 # -- of all sessions, by day -------------------------------------------------------------------------------------------
 
 
-class ModelUsage(Struct, frozen=True):
-    """What the calls of a model on a day took. Days are those of UTC."""
-
-    day: str
-    agent: str
-    """The app, as the server names it."""
-    model: str
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    duration_s: float = 0.0
-    """The time of all calls together."""
-    slowest_s: float = 0.0
-    cost_usd: float | None = None
-    """Null: the price is not known."""
-
-
-class TurnCount(Struct, frozen=True):
-    """How many turns began on a day, and how many of them failed or were interrupted."""
-
-    day: str
-    agent: str
-    turns: int = 0
-    failed: int = 0
-
-
 class UsageByDay(Struct, frozen=True):
     """The usage of the turns since a time, by day."""
 
@@ -210,21 +184,10 @@ class UsageByDay(Struct, frozen=True):
 async def usage_by_day(store: Store, app: str, user_id: str | None, since: float, prices: Prices) -> UsageByDay:
     """Sum the turns of a user, or of all users, since a time; the database sums them."""
     turns, models = await store.read(sum_by_day, store.dialect, app, user_id, since)
-
-    def priced() -> list[ModelUsage]:
-        rows: list[dict[str, Any]] = [one._asdict() | {"day": _day(one.day)} for one in models]
-        return [
-            ModelUsage(agent=app, cost_usd=_cost(one, prices), **row) for one, row in zip(models, rows, strict=True)
-        ]
-
-    counts = [TurnCount(_day(one.day), app, one.turns, one.failed) for one in turns]
-    return UsageByDay(await run_in_thread(priced), counts)
+    priced = await run_in_thread(lambda: [replace(one, cost_usd=_cost(one, prices)) for one in models])
+    return UsageByDay(priced, turns)
 
 
-def _day(number: int) -> str:
-    return as_datetime(number * 86_400.0).date().isoformat()
-
-
-def _cost(one: DayOfModel, prices: Prices) -> float | None:
+def _cost(one: ModelUsage, prices: Prices) -> float | None:
     usage = {one.model: Usage(one.input_tokens, one.output_tokens, one.cached_tokens)}
     return cost_usd(usage, prices) if one.model else None

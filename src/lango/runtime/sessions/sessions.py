@@ -31,12 +31,10 @@ from lango.runtime.trace.session_trace import (
     no_running_calls,
     session_trace,
     traced_event,
-    traced_request,
 )
 from lango.sessions import SessionId, SessionInfo, StoredEvent, check_client_state
 from lango.store import Store
 from lango.store.contents import read_pieces
-from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind as rewinds
 from lango.store.lifecycle.integrity import Problem, check_session
@@ -49,10 +47,11 @@ from lango.store.sessions.sessions import (
     find_session,
     find_session_by_key,
     get_session,
+    get_titled_session,
     list_session_page,
 )
 from lango.store.sessions.window import read_message, read_message_page
-from lango.store.turns.developer_log import ModelRequest, read_failures
+from lango.store.turns.developer_log import ModelRequest, read_failures, read_request
 from lango.store.turns.event_log import read_nodes
 from lango.store.turns.queue import read_open_turns
 from lango.store.turns.turns import read_resumptions
@@ -97,7 +96,7 @@ class Sessions:
 
     async def read(self, session_id: str, *, user_id: str = "user") -> SessionInfo:
         """Read a session with its state and title. Raise `SessionNotFound`."""
-        return await self._store.read(_read_with_title, SessionId(self._app_name, user_id, session_id))
+        return await self._store.read(get_titled_session, SessionId(self._app_name, user_id, session_id))
 
     async def find(self, session_id: str, *, user_id: str = "user") -> SessionInfo | None:
         """Find a session with its state; without a title of its own it has none."""
@@ -206,7 +205,8 @@ class Sessions:
 
         They are kept with the setting `trace.requests`.
         """
-        return await traced_request(self._store, SessionId(self._app_name, user_id, session_id), request_id)
+        name = SessionId(self._app_name, user_id, session_id)
+        return (await self._store.read(read_request, name, request_id))[0]
 
     async def readable_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> ReadableRequest:
         """Read a request to a model as people read it, with its merged answer and what differs from the one before.
@@ -363,10 +363,6 @@ class Sessions:
 
     def _new_session_id(self, session_id: str | None, user_id: str) -> SessionId:
         return SessionId(self._app_name, user_id, (session_id or "").strip() or uuid.uuid4().hex)
-
-
-def _read_with_title(name: SessionId) -> Operation[SessionInfo]:
-    return (yield from titles.with_first_words((yield from get_session(name))))
 
 
 async def get_or_create_session(store: Store, name: SessionId) -> SessionInfo:

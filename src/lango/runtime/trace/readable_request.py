@@ -5,13 +5,10 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from lango.errors import TraceNotFound
 from lango.providers.request_view import RequestChanges, RequestView, content_view, request_changes, request_view
 from lango.sessions import SessionId
 from lango.store import Store
-from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import find_session
-from lango.store.turns.developer_log import ModelRequest, read_request, read_request_before
+from lango.store.turns.developer_log import ModelRequest, read_request
 from lango.threads import run_in_thread
 
 
@@ -51,16 +48,7 @@ class ReadableRequest(Struct, frozen=True):
 
 async def readable_request(store: Store, name: SessionId, request_id: str) -> ReadableRequest:
     """Read a request as people read it. Raise `TraceNotFound` if it is not kept, or no longer kept."""
-
-    def read() -> Operation[tuple[ModelRequest, ModelRequest | None] | None]:
-        session = yield from find_session(name)
-        found = (yield from read_request(session, request_id)) if session else None
-        return (found, (yield from read_request_before(session, found))) if session and found else None
-
-    found = await store.read(read)
-    if found is None:
-        raise TraceNotFound(f"session {name.id!r} has no request {request_id!r}: it was never kept, or is deleted")
-    return await run_in_thread(_readable, *found)
+    return await run_in_thread(_readable, *await store.read(read_request, name, request_id))
 
 
 def _readable(request: ModelRequest, before: ModelRequest | None) -> ReadableRequest:

@@ -19,7 +19,7 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import find_session, get_session
 from lango.store.sessions.window import read_rows
 from lango.store.turns import turn_usage
-from lango.store.turns.developer_log import ModelRequest, read_request, read_requests
+from lango.store.turns.developer_log import ModelRequest, read_requests
 from lango.store.turns.event_log import read_nodes
 from lango.threads import run_in_thread
 
@@ -108,19 +108,6 @@ def _build(
         turn_trace(of_turn.turn, of_turn.messages, of_turn.requests, calls, price, of_turn.nodes)
         for of_turn, calls in zip(rows, running, strict=True)
     ]
-
-
-async def traced_request(store: Store, name: SessionId, request_id: str) -> ModelRequest:
-    """Read a request of the trace with its bodies. Raise `TraceNotFound` if it is not kept, or no longer kept."""
-
-    def read() -> Operation[ModelRequest | None]:
-        session = yield from find_session(name)
-        return (yield from read_request(session, request_id)) if session else None
-
-    found = await store.read(read)
-    if found is None:
-        raise TraceNotFound(f"session {name.id!r} has no request {request_id!r}: it was never kept, or is deleted")
-    return found
 
 
 async def traced_event(store: Store, name: SessionId, seq: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from lango.history.pairing import parse_result_text
-from lango.json_values import storable_text
+from lango.json_values import as_object, storable_text
 from lango.messages import Message, Role, ToolCall
 from lango.sessions import (
     CONFIRMATION_CALL,
@@ -172,7 +172,7 @@ def calls_to_json(calls: tuple[ToolCall, ...]) -> str:
 def approval_subject(call: ToolCall) -> dict[str, Any]:
     """Return the call that an approval request is about (id, name, args), or {} if it is not such a request."""
     shown = (call.input or {}).get("originalFunctionCall") if call.name == CONFIRMATION_CALL else None
-    subject = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
+    subject = as_object(shown)
     return subject if isinstance(subject.get("id"), str) else {}
 
 
@@ -187,7 +187,7 @@ def confirmation_of(call: ToolCall) -> tuple[str, Any]:
     The hint is "" if the tool gave none of its own: Lango and ADK then write one that says nothing more than the call.
     """
     given = (call.input or {}).get("toolConfirmation") if call.name == CONFIRMATION_CALL else None
-    asked = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    asked = as_object(given)
     hint = asked.get("hint")
     shown = hint if isinstance(hint, str) and not _STANDARD_HINT.fullmatch(hint) else ""
     return shown, asked.get("payload")

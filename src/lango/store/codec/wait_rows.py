@@ -10,7 +10,7 @@ from typing import Any, cast
 from msgspec import Struct, ValidationError
 
 from lango.errors import SchemaError
-from lango.json_values import convert
+from lango.json_values import as_object, convert
 from lango.messages import RESERVED_PREFIX, Message, ToolCall
 from lango.pauses import AwaitedEvent, Pause, pause_of_call
 from lango.sessions import CLIENT_CALLS_KEY, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, as_datetime
@@ -92,7 +92,7 @@ def opened_wait(
     arguments: Mapping[str, Any] = call.input or {}
     if pause is None and call.id in (extra.get("long_running_tool_ids") or ()):
         pause = pause_of_call(call.name, arguments)  # a node of a workflow made the call
-    asker = {"author": message.author, "path": str(_object(extra.get("node_info")).get("path", ""))}
+    asker = {"author": message.author, "path": str(as_object(extra.get("node_info")).get("path", ""))}
     about = approval_subject(call)
     config: Mapping[str, Any] = {}
     value: dict[str, Any]
@@ -108,7 +108,7 @@ def opened_wait(
             "payload": arguments.get("payload"),
         }
     elif call.name == CREDENTIAL_CALL:
-        kind, config = "credential", _object(arguments.get("authConfig"))
+        kind, config = "credential", as_object(arguments.get("authConfig"))
         value = asker | _shown_of_scheme(config, arguments)
     elif _is_client_call(call, extra) or pause or (long_running and call.name not in REQUEST_CALLS):
         kind = "client_result" if _is_client_call(call, extra) else "long_running_result"
@@ -133,7 +133,7 @@ def opened_wait(
 
 
 def _is_client_call(call: ToolCall, extra: Mapping[str, Any]) -> bool:
-    marked = _object(extra.get("custom_metadata")).get(CLIENT_CALLS_KEY) or ()
+    marked = as_object(extra.get("custom_metadata")).get(CLIENT_CALLS_KEY) or ()
     is_open_after_turn = call.id in (extra.get("long_running_tool_ids") or ())
     return call.id in marked and is_open_after_turn and not call.name.startswith(RESERVED_PREFIX)
 
@@ -180,8 +180,8 @@ def row_to_wait(session_id: str, row: Row) -> StoredWait:
 
 def _shown_of_scheme(config: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a person sees of a request for a credential."""
-    scheme = _object(config.get("authScheme"))
-    oauth2 = _object(_object(config.get("exchangedAuthCredential")).get("oauth2"))
+    scheme = as_object(config.get("authScheme"))
+    oauth2 = as_object(as_object(config.get("exchangedAuthCredential")).get("oauth2"))
     auth_url = str(oauth2.get("authUri") or "")
     return {
         "scheme_type": str(scheme.get("type") or scheme.get("type_") or ""),
@@ -192,16 +192,12 @@ def _shown_of_scheme(config: Mapping[str, Any], arguments: Mapping[str, Any]) ->
     }
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _scopes(scheme: Mapping[str, Any]) -> list[str]:
     """Return the scopes of an OAuth scheme: a list, or the keys of the flow that has some."""
     listed = scheme.get("scopes")
     if isinstance(listed, list):
         return list(map(str, cast("list[Any]", listed)))
-    for flow in _object(scheme.get("flows")).values():
-        if scopes := _object(_object(flow).get("scopes")):
+    for flow in as_object(scheme.get("flows")).values():
+        if scopes := as_object(as_object(flow).get("scopes")):
             return list(scopes)
     return []

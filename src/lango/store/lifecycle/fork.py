@@ -104,7 +104,7 @@ def fork_session(
         raise MessageNotFound(f"session {source.id!r} has no message {point}: it has {session.last_seq}")
     key = yield from copy_session(session, new, point, point, title, now)
     yield from close_open_calls(key, new, session.revision, now, forked=True)
-    return (yield from with_first_words((yield from sessions.get_session(new))))
+    return (yield from sessions.get_titled_session(new))
 
 
 def copy_session(

@@ -10,7 +10,6 @@ from lango.store.engine.database import Operation
 from lango.store.sessions import sessions
 from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
 from lango.store.sessions.state import first_seq_of_invocation
-from lango.store.sessions.titles import with_first_words
 from lango.store.turns.queue import read_open_turns
 from lango.store.turns.steering import append_rewind
 
@@ -28,7 +27,7 @@ def rewind_session(name: SessionId, before: int, now: float) -> Operation[Sessio
     invocation_id = yield from _invocation_of_message(session, before)
     first = yield from first_seq_of_invocation(session.key, invocation_id)
     yield from append_rewind(session, invocation_id, first or before, now)
-    return (yield from with_first_words((yield from sessions.get_session(name))))
+    return (yield from sessions.get_titled_session(name))
 
 
 def _invocation_of_message(session: SessionInfo, seq: int) -> Operation[str]:

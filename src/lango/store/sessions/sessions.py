@@ -16,7 +16,7 @@ from lango.store.codec.rows import garbage_collection_paused, origin_from_json, 
 from lango.store.engine.database import LockingRead, Operation, Row
 from lango.store.sessions import lineage
 from lango.store.sessions.state import apply_delta
-from lango.store.sessions.titles import FIRST_WORDS_COLUMN, shorten_title, with_first_words_of_forks
+from lango.store.sessions.titles import FIRST_WORDS_COLUMN, shorten_title, with_first_words, with_first_words_of_forks
 
 _log = logging.getLogger("lango.store")
 _INSERT = """
@@ -252,6 +252,11 @@ def list_newest_sessions(app_name: str, limit: int) -> Operation[list[SessionInf
     """Read the newest sessions of an app, of all users, without state, the newest first."""
     rows = (yield _NEWEST_OF_APP, (app_name, limit)) if limit else []
     return (yield from with_lineage(decode_readable(rows, row_to_session)))
+
+
+def get_titled_session(name: SessionId) -> Operation[SessionInfo]:
+    """Return a session with its title or, without one, with its first words. Raise `SessionNotFound`."""
+    return (yield from with_first_words((yield from get_session(name))))
 
 
 def has_sessions(app_name: str) -> Operation[bool]:

@@ -1,13 +1,13 @@
 """Parse and check a whole export before anything is written."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, assert_never, cast
+from typing import Any, assert_never
 
 from msgspec import Struct, field
 from pydantic import ValidationError
 
 from lango.errors import InvalidExport, Unstorable
-from lango.json_values import MAX_VALUES, TooManyValues, ValueCounter, is_nested_deeper_than
+from lango.json_values import MAX_VALUES, TooManyValues, ValueCounter, as_object, is_nested_deeper_than
 from lango.messages import RESERVED_PREFIX, ToolCall
 from lango.sessions import SessionId, StoredEvent, is_steering, without_reserved_state
 from lango.store.artifacts.artifacts import USER_PREFIX, check_name, row_to_artifact
@@ -134,7 +134,7 @@ def _line(text: str, number: int) -> Line:
     value: Any = loads_untagged(text)
     if is_nested_deeper_than(value, _DEEPEST):
         raise InvalidExport(f"line {number}: a value is nested more than {_DEEPEST} levels deep")
-    members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    members = as_object(value)
     version = members.get("version")
     if members.get("format") == FORMAT and type(version) is int and version > VERSION:
         raise InvalidExport(

@@ -6,6 +6,7 @@ the model's server fetch it.
 
 from typing import Any, cast
 
+from lango.json_values import as_object
 from lango.store.artifacts.references import SCHEME
 from lango.store.codec.json_text import loads_untagged
 from lango.store.transfer.export_format import ArtifactLine, Line, MessageLine, ToolJournalLine
@@ -26,7 +27,7 @@ def without_claims(line: Line) -> Line:
 
 def address_as_text(file: Any) -> str | None:
     """Return what a model reads in place of a file's address, or None for that of an artifact, or no address."""
-    address = cast("dict[str, Any]", file).get("file_uri") if isinstance(file, dict) else None
+    address = as_object(file).get("file_uri")
     if not isinstance(address, str) or address.startswith(SCHEME):
         return None
     return f"[file omitted: files that are only a URL cannot be imported, {address}]"
@@ -51,7 +52,7 @@ def _without_addresses(line: MessageLine) -> MessageLine:
     parts: list[Any] = []
     position = 0
     for part in cast("list[Any]", layout):
-        fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        fields = as_object(part)
         length: Any = part if isinstance(part, int) else fields.get("text")
         if isinstance(length, str):
             length = 0 if fields.get("thought") is True else len(length)
@@ -73,12 +74,8 @@ def _without_addresses(line: MessageLine) -> MessageLine:
 
 def _drop_addresses_of_result(result: Any) -> None:
     """Leave the files of a tool's result out that are addresses: the result itself says what the tool returned."""
-    members = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+    members = as_object(result)
     files = members.get("parts")
     if isinstance(files, list):
-        kept = [file for file in cast("list[Any]", files) if address_as_text(_file_data(file)) is None]
+        kept = [file for file in cast("list[Any]", files) if address_as_text(as_object(file).get("file_data")) is None]
         members["parts"] = kept
-
-
-def _file_data(part: Any) -> Any:
-    return cast("dict[str, Any]", part).get("file_data") if isinstance(part, dict) else None

@@ -20,7 +20,6 @@ from lango.store.lifecycle.delete import delete_session
 from lango.store.sessions import sessions
 from lango.store.sessions.open_calls import OPEN_CALL, open_stored_waits
 from lango.store.sessions.state import set_session_state
-from lango.store.sessions.titles import with_first_words
 from lango.store.transfer.content_check import piece_of
 from lango.store.transfer.export_format import (
     ArtifactLine,
@@ -213,4 +212,4 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
             yield OPEN_CALL, (staged.key, call_id, call.seq, call.waits)
             if call.waits:
                 yield from open_stored_waits(staged.key, {call.seq: {call_id}})
-    return (yield from with_first_words((yield from sessions.get_session(name))))
+    return (yield from sessions.get_titled_session(name))

@@ -10,13 +10,14 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from lango.errors import TraceNotFound
 from lango.failures import Failure
 from lango.json_values import convert, storable_text
 from lango.sessions import SessionId, SessionInfo
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import get_session, is_current_epoch
+from lango.store.sessions.sessions import find_session, get_session, is_current_epoch
 
 _COLUMNS = "step, provider, model, url, started_at, duration_s, status, error, id, turn, size"
 _ADD = f"""
@@ -108,18 +109,24 @@ def read_requests(session: SessionInfo, first_turn: int, last_turn: int) -> Oper
     return [ModelRequest(*row) for row in rows]
 
 
-def read_request(session: SessionInfo, request_id: str) -> Operation[ModelRequest | None]:
-    """Read a request with its bodies; return None if the session has no such request, or no longer has it."""
-    rows = yield _ONE, (session.key, request_id)
+def read_request(name: SessionId, request_id: str) -> Operation[tuple[ModelRequest, ModelRequest | None]]:
+    """Read a request with its bodies, and the one that the same agent sent before it, or None if none is kept.
+
+    Raise `TraceNotFound` if the session has no such request, or no longer has it.
+    """
+    session = yield from find_session(name)
+    found = (yield from _read_one(session.key, request_id)) if session else None
+    if session is None or found is None:
+        raise TraceNotFound(f"session {name.id!r} has no request {request_id!r}: it was never kept, or is deleted")
+    for id_, step in (yield _BEFORE, (session.key, found.id)):
+        if step.rpartition("#")[0] == found.step.rpartition("#")[0]:
+            return found, (yield from _read_one(session.key, id_))
+    return found, None
+
+
+def _read_one(key: int, request_id: str) -> Operation[ModelRequest | None]:
+    rows = yield _ONE, (key, request_id)
     return ModelRequest(*rows[0]) if rows else None
-
-
-def read_request_before(session: SessionInfo, request: ModelRequest) -> Operation[ModelRequest | None]:
-    """Read the request that the same agent sent before another one, or None if none is kept."""
-    for request_id, step in (yield _BEFORE, (session.key, request.id)):
-        if step.rpartition("#")[0] == request.step.rpartition("#")[0]:
-            return (yield from read_request(session, request_id))
-    return None
 
 
 # -- failures of the user's own code -----------------------------------------------------------------------------------

@@ -77,16 +77,12 @@ def take_messages(
         revision = appended.revision
         yield _END, (now, TurnResult(status="steered").encode(), key, number)
         yield from release_input(key, number, queued)
-        event = steered_event(0, number, turn.turn, appended.seq, entry.message.content if entry.message else "")
+        text = entry.message.content if entry.message else ""
+        event = Steered(0, number, turn.turn, appended.seq, text)
         yield from close_log_with(key, number, lambda last, event=event: _last_events(last, event))
         if (stored := (yield from message_at(key, appended.seq))) is not None:
             taken.append(stored)
     return TakenMessages(taken, revision)
-
-
-def steered_event(event_id: int, turn: int, into: int, seq: int, text: str) -> Steered:
-    """Make the event of a message that was accepted as `turn`, and was taken into another one."""
-    return Steered(event_id, turn, into, seq, text)
 
 
 def _last_events(newest: int, event: Steered) -> list[Steered | TurnDone]:

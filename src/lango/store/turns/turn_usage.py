@@ -2,13 +2,13 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
 from lango.events import Usage
 from lango.json_values import convert
-from lango.sessions import SessionInfo, Status
+from lango.sessions import SessionInfo, Status, as_datetime
 from lango.store.codec.json_text import loads
 from lango.store.engine.database import LARGEST, Dialect, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
@@ -198,41 +198,50 @@ def _row_to_turn(
     )
 
 
-class DayOfTurns(NamedTuple):
-    """How many turns began on a day, counted from 1970, UTC."""
+class ModelUsage(Struct, frozen=True):
+    """What the calls of a model on a day took. Days are those of UTC."""
 
-    day: int
-    turns: int
-    failed: int
-    """Failed or interrupted."""
-
-
-class DayOfModel(NamedTuple):
-    """What the calls of a model in the turns of a day took."""
-
-    day: int
+    day: str
+    agent: str
+    """The app, as the server names it."""
     model: str
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    duration_s: float
-    slowest_s: float
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    duration_s: float = 0.0
+    """The time of all calls together."""
+    slowest_s: float = 0.0
+    cost_usd: float | None = None
+    """Null: the price is not known."""
+
+
+class TurnCount(Struct, frozen=True):
+    """How many turns began on a day, and how many of them failed or were interrupted."""
+
+    day: str
+    agent: str
+    turns: int = 0
+    failed: int = 0
 
 
 def sum_by_day(
     dialect: Dialect, app_name: str, user_id: str | None, since: float
-) -> Operation[tuple[list[DayOfTurns], list[DayOfModel]]]:
+) -> Operation[tuple[list[TurnCount], list[ModelUsage]]]:
     """Sum the turns since a time by day, and their model calls by day and model, of a user or of all users."""
     values = (app_name, since, *(() if user_id is None else (user_id,)))
     about = {"day": _DAY, "of_user": "" if user_id is None else "AND s.user_id = $3"}
     calls = {"calls": _CALLS[dialect], "sums": f"{_SUMS}, SUM({_DURATION})", "duration": _DURATION}
-    turns = [DayOfTurns(*row) for row in (yield _TURNS_BY_DAY.format(**about), values)]
+    turns = [TurnCount(_day(day), app_name, *counts) for day, *counts in (yield _TURNS_BY_DAY.format(**about), values)]
     models = [
-        DayOfModel(day, str(loads(model or '""') or ""), *sums)
+        ModelUsage(_day(day), app_name, str(loads(model or '""') or ""), *sums)
         for day, model, *sums in (yield _CALLS_BY_DAY.format(**about, **calls), values)
     ]
     return turns, models
+
+
+def _day(number: int) -> str:
+    return as_datetime(number * 86_400.0).date().isoformat()
 
 
 def _row_to_tool(row: Row, *, ended: bool, waiting_calls: frozenset[str]) -> ToolUse:

@@ -24,7 +24,7 @@ SELECT
 FROM database_clock
 """
 _DUE = f"""
-SELECT w.session_key, s.user_id, s.id, {WAIT_COLUMNS} FROM waits w JOIN sessions s ON s.session_key = w.session_key
+SELECT s.user_id, s.id, {WAIT_COLUMNS} FROM waits w JOIN sessions s ON s.session_key = w.session_key
 WHERE w.closed IS NULL AND w.answered_at IS NULL AND w.epoch IS NULL AND w.kind IN ('timer', 'event')
     AND w.data IS NOT NULL AND w.app_name = $1 AND w.expires_at <= (SELECT now FROM database_clock)
 ORDER BY w.expires_at LIMIT {_MAX_WAITS}
@@ -58,7 +58,6 @@ class EndedWait(Struct, frozen=True):
 class DueWait(Struct, frozen=True):
     """A wait whose time has come, or that an event has answered."""
 
-    session_key: int
     name: SessionId
     wait_id: str
     seq: int
@@ -76,14 +75,14 @@ def read_next_due(app_name: str) -> Operation[NextDue]:
 def read_due_waits(app_name: str) -> Operation[list[DueWait]]:
     """Read the waits of an app that are due, the oldest first; some of them, if there are many."""
     found: list[DueWait] = []
-    for session_key, user_id, session_id, *row in (yield _DUE, (app_name,)):
+    for user_id, session_id, *row in (yield _DUE, (app_name,)):
         stored = row_to_wait(session_id, row)
         if isinstance(stored.wait, EventWait):
             result = loads(stored.answer) if stored.answer else timeout_result(stored.wait.event)
         else:
             result = timer_result("time")
         name = SessionId(app_name, user_id, session_id)
-        found.append(DueWait(session_key, name, stored.wait.id, stored.seq, stored.call_id, result))
+        found.append(DueWait(name, stored.wait.id, stored.seq, stored.call_id, result))
     return found
 
 

@@ -9,7 +9,7 @@ conversation has continued.
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -17,13 +17,13 @@ from lango.errors import WaitNotOpen
 from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.sessions import NO_RESULT, SessionId, StoredEvent
-from lango.store.codec.json_text import loads
-from lango.store.codec.records import ClientResult, NewEvent, call_key, wait_id
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import ClientResult, NewEvent, Turn, call_key, wait_id
 from lango.store.codec.wait_rows import REQUEST_KINDS, RESULT_KINDS, TIMED_KINDS, WAIT_COLUMNS, StoredWait, row_to_wait
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
-from lango.store.sessions.open_calls import closing_event, message_at, read_open_calls
-from lango.store.sessions.sessions import find_running_turn, lock_session
+from lango.store.sessions.open_calls import OPEN_WAIT, closing_event, message_at, read_open_calls
+from lango.store.sessions.sessions import check_epoch, find_running_turn, lock_session
 from lango.store.tool_calls import grants, tool_journal
 from lango.waits import ClosedWait, Refuse, Wait
 
@@ -90,25 +90,22 @@ _BY_STATE = f"""
 SELECT s.app_name, s.user_id, s.id, w.id FROM waits w JOIN sessions s ON s.session_key = w.session_key
 WHERE w.state_hash = $1 AND s.app_name = $2 AND {IS_OPEN}
 """  # noqa: S608 - constants
-ANSWER = f"""
+_ANSWER = f"""
 UPDATE waits AS w SET answered_at = (SELECT now FROM database_clock), answered_by = $1, answer = $2, state_hash = NULL
 WHERE w.session_key = $3 AND w.id = $4 AND w.seq = $5 AND w.closed IS NULL AND w.answered_at IS NULL AND {_IN_TIME}
 RETURNING about_seq
 """  # noqa: S608 - constants
+# the answer to a wait for an event is that of the event: it stays
 _REOPEN = f"""
-UPDATE waits SET answered_at = NULL, answered_by = NULL, answer = NULL
-WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind IN ({_REQUESTS})
-"""  # noqa: S608 - constants
-_REOPEN_TIMED = f"""
-UPDATE waits SET answered_at = NULL, answered_by = NULL
-WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind IN {_TIMED}
+UPDATE waits SET answered_at = NULL, answered_by = NULL, answer = CASE WHEN kind IN {_TIMED} THEN answer END
+WHERE session_key = $1 AND id = $2 AND closed IS NULL AND (kind IN ({_REQUESTS}) OR kind IN {_TIMED})
 """  # noqa: S608 - constants
 _SETTLE = f"""
 UPDATE waits SET answered_at = (SELECT now FROM database_clock),
     answered_by = (SELECT user_id FROM sessions s WHERE s.session_key = $1)
 WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind NOT IN ({_REQUESTS}) AND kind NOT IN {_TIMED}
 """  # noqa: S608 - constants
-CLOSE = """
+_CLOSE = """
 UPDATE waits SET closed = $1, closed_at = (SELECT now FROM database_clock), state_hash = NULL, secret = NULL,
     answer = CASE WHEN kind = 'credential' THEN NULL ELSE answer END
 WHERE session_key = $2 AND id = $3
@@ -125,6 +122,10 @@ WHERE closed IS NULL AND answered_at IS NULL AND epoch IS NULL AND expires_at <=
 LIMIT {_MAX_SESSIONS}
 """  # noqa: S608 - constants
 _ANSWER_OF = "SELECT answer FROM waits WHERE session_key = $1 AND id = $2"
+_CLOSE_EARLIER_QUESTIONS = """
+UPDATE waits SET closed = 'cancelled', closed_at = (SELECT now FROM database_clock)
+WHERE session_key = $1 AND closed IS NULL AND epoch < $2
+"""
 _FORGET = "UPDATE waits SET state_hash = NULL, secret = NULL, answer = NULL WHERE session_key = $1 AND id = $2"
 
 
@@ -215,7 +216,7 @@ def is_closed_by_answer(key: int, id_: str) -> Operation[bool]:
 
 def record_answer(key: int, name: SessionId, answer: WaitAnswer, now: float) -> Operation[None]:
     """Record an answer to a request, once and in time; raise `WaitNotOpen` for any other."""
-    rows = yield ANSWER, (answer.answered_by, answer.content, key, answer.wait_id, answer.seq)
+    rows = yield _ANSWER, (answer.answered_by, answer.content, key, answer.wait_id, answer.seq)
     if not rows:
         raise WaitNotOpen(f"the wait {answer.wait_id!r} of session {name.id!r} is no longer open", "answered")
     if answer.approved is None:
@@ -230,7 +231,6 @@ def reopen(key: int, entry: NewEvent) -> Operation[None]:
     """Reopen the requests that a withdrawn message would have answered."""
     for call in entry.message.tool_calls if entry.message else ():
         yield _REOPEN, (key, wait_id(call.id))
-        yield _REOPEN_TIMED, (key, wait_id(call.id))
         yield from grants.withdraw_grant(key, wait_id(call.id))
 
 
@@ -257,7 +257,7 @@ def finish_results(key: int, results: Mapping[str, ClientResult]) -> Operation[N
         if not result.will_continue:
             yield _SETTLE, (key, wait_id(call_id))
         if result.will_continue is False:
-            yield CLOSE, ("answered", key, wait_id(call_id))
+            yield _CLOSE, ("answered", key, wait_id(call_id))
 
 
 # -- close -------------------------------------------------------------------------------------------------------------
@@ -282,9 +282,7 @@ def decline(key: int, now: float, id_: str) -> Operation[bool]:
     found = (yield from list_unclosed(key)) if locked else []
     kinds = (*_NO_ANSWER, *TIMED_KINDS)
     found = [stored for stored in found if stored.wait.id == id_ and stored.wait.kind in kinds]
-    if locked is None or not found or (yield from find_running_turn(key)) is not None:
-        return False
-    if found[0].is_answered:
+    if locked is None or not found or found[0].is_answered or (yield from find_running_turn(key)) is not None:
         return False
     reason = "cancelled" if found[0].wait.kind in TIMED_KINDS else "superseded"
     yield from _close(key, locked.name, locked.revision, now, found, reason)
@@ -313,7 +311,7 @@ def close_client_calls(
             entry = closing_event("client", made_by, outputs, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
         for call_id in open_ids - results.keys():
-            yield CLOSE, ("superseded", key, wait_id(call_id))
+            yield _CLOSE, ("superseded", key, wait_id(call_id))
     return revision
 
 
@@ -359,7 +357,7 @@ def _close(
             entry = closing_event("no", made_by, (result,), revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
             yield from tool_journal.record_approval(key, call.id, declined_by, now, approved=False)
-        yield CLOSE, ("superseded" if reason == "updated" else reason, key, stored.wait.id)
+        yield _CLOSE, ("superseded" if reason == "updated" else reason, key, stored.wait.id)
     return revision
 
 
@@ -394,3 +392,28 @@ def expire(key: int, now: float) -> Operation[bool]:
 def find_expired_sessions() -> Operation[list[int]]:
     """Return the keys of some sessions with expired requests."""
     return [key for [key] in (yield _SESSIONS_WITH_DUE, ())]
+
+
+# -- questions of running tools ----------------------------------------------------------------------------------------
+
+
+def ask(turn: Turn, id_: str, value: Mapping[str, Any], now: float, timeout_s: float) -> Operation[None]:
+    """Open the wait of a running tool for an answer. Raise `FencedWrite` if the turn lost its lease.
+
+    The tool waits in its process: the wait counts only while its turn has the same lease.
+    """
+    yield from check_epoch(turn.session_key, turn.epoch)
+    yield _CLOSE_EARLIER_QUESTIONS, (turn.session_key, turn.epoch)
+    data = dumps({"call_id": id_, "value": value})
+    about = None, None, now, None, timeout_s
+    yield OPEN_WAIT, (turn.session_key, id_, "tool_question", 0, "", *about, data, turn.epoch, None, None, None)
+
+
+def answer_question(key: int, id_: str, content: str, answered_by: str) -> Operation[bool]:
+    """Store the answer to a question; return False if it is no longer open."""
+    return bool((yield _ANSWER, (answered_by, content, key, id_, 0)))
+
+
+def close_question(key: int, id_: str, closed: Literal["answered", "expired", "cancelled"]) -> Operation[None]:
+    """Close a question: the tool continues."""
+    yield _CLOSE, (closed, key, id_)

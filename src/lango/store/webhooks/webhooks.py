@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from lango.store.codec.json_text import dumps, loads
-from lango.store.engine.database import Operation
+from lango.store.engine.database import Operation, Row
 
 _INSERT = """
 INSERT INTO webhooks (app_name, id, session_key, quota_id, user_id, url, events, include_text, secret_env, secret,
@@ -51,15 +51,6 @@ class NewWebhook(Struct, frozen=True):
     secret: str | None = None
     from_settings: bool = False
     task_id: str | None = None
-
-
-class TaskWebhook(Struct, frozen=True):
-    """A webhook of a task of A2A."""
-
-    id: str
-    url: str
-    secret: str
-    """What the client gave to recognise it by, encrypted."""
 
 
 class StoredWebhook(Struct, frozen=True):
@@ -108,9 +99,9 @@ def list_webhooks(app_name: str, user_id: str = "") -> Operation[list[StoredWebh
     ]
 
 
-def list_task_webhooks(app_name: str, session_key: int, task_id: str) -> Operation[list[TaskWebhook]]:
-    """Read the webhooks of a task, the oldest first."""
-    return [TaskWebhook(*row) for row in (yield _OF_TASK, (app_name, session_key, task_id))]
+def list_task_webhooks(app_name: str, session_key: int, task_id: str) -> Operation[Sequence[Row]]:
+    """Read the ids, the addresses and the encrypted secrets of the webhooks of a task, the oldest first."""
+    return (yield _OF_TASK, (app_name, session_key, task_id))
 
 
 def count_webhooks(app_name: str, user_id: str) -> Operation[int]:

@@ -35,15 +35,11 @@ FILES = "lango_files"
 """The key of the parts in a result: ADK takes them out, and sends them to the model beside the result."""
 
 
-class AdkTool(BaseTool):
-    """A Lango `Tool` as ADK's `BaseTool`.
+class DeclaredTool(BaseTool):
+    """A tool of ADK that is declared as a Lango `Tool`."""
 
-    In a turn of a Lango runtime, the runtime decides which calls run, and its settings limit them. In any other Runner,
-    a tool that is not safe requests ADK's confirmation, and a tool without a limit of its own may take 120 s.
-    """
-
-    def __init__(self, tool: Tool) -> None:
-        super().__init__(name=tool.name, description=tool.description, is_long_running=tool.long_running)
+    def __init__(self, tool: Tool, *, long_running: bool) -> None:
+        super().__init__(name=tool.name, description=tool.description, is_long_running=long_running)
         self.tool = tool
 
     @override
@@ -51,6 +47,17 @@ class AdkTool(BaseTool):
         return types.FunctionDeclaration(
             name=self.name, description=self.description, parameters_json_schema=self.tool.schema
         )
+
+
+class AdkTool(DeclaredTool):
+    """A Lango `Tool` as ADK's `BaseTool`.
+
+    In a turn of a Lango runtime, the runtime decides which calls run, and its settings limit them. In any other Runner,
+    a tool that is not safe requests ADK's confirmation, and a tool without a limit of its own may take 120 s.
+    """
+
+    def __init__(self, tool: Tool) -> None:
+        super().__init__(tool, long_running=tool.long_running)
 
     @override
     async def run_async(self, *, args: dict[str, Any], tool_context: AdkToolContext) -> dict[str, Any]:

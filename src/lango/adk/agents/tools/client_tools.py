@@ -13,11 +13,11 @@ from typing import Any
 from google.adk.events import Event
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
-from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from typing_extensions import override
 
+from lango.adk.agents.tools.adk_tool import DeclaredTool
 from lango.adk.agents.tree import TRANSFER_TOOL, names_of, tools_of
 from lango.adk.model.call_checks import is_reserved_name
 from lango.errors import ClientToolRefused, NotJson
@@ -33,18 +33,8 @@ ADK_TOOL_NAMES = frozenset({TRANSFER_TOOL, "set_model_response", "finish_task"})
 _READ_RESULT_TOOL = "read_result"
 
 
-class ClientTool(BaseTool):
+class ClientTool(DeclaredTool):
     """A tool whose calls wait for the client."""
-
-    def __init__(self, tool: Tool) -> None:
-        super().__init__(name=tool.name, description=tool.description, is_long_running=True)
-        self.tool = tool
-
-    @override
-    def _get_declaration(self) -> types.FunctionDeclaration:
-        return types.FunctionDeclaration(
-            name=self.name, description=self.description, parameters_json_schema=self.tool.schema
-        )
 
     @override
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> None:
@@ -65,7 +55,7 @@ def names_in_use(tools: Iterable[str], agents: Iterable[Any]) -> set[str]:
 def add_client_tools(request: LlmRequest, tools: Mapping[str, Tool]) -> None:
     """Add the client's tools to a request. Raise `ClientToolRefused` if a tool of the agent has the same name."""
     _refuse(name for name in tools if name in request.tools_dict)
-    request.append_tools([ClientTool(tool) for tool in tools.values()])
+    request.append_tools([ClientTool(tool, long_running=True) for tool in tools.values()])
 
 
 def _refuse(names: Iterable[str]) -> None:

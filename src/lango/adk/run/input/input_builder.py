@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from google.adk.events import Event
 from google.genai import types
@@ -29,6 +29,7 @@ from lango.adk.services.credential_secrets import holds_credentials, request_pur
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import InvalidAnswer, TurnDiverged, WaitNotOpen
 from lango.events import to_plain_values
+from lango.json_values import as_object
 from lango.messages import Attachment, Message, ToolCall
 from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo
 from lango.store import Store
@@ -338,7 +339,7 @@ def _approval_content(call_id: str, wait: ApprovalWait, answer: Approve | Refuse
     approved = isinstance(answer, Approve)
     payload: Any = to_plain_values(wait.payload if answer.payload is None else answer.payload)
     if isinstance(answer, Refuse) and (reason := answer.reason.strip()):
-        payload = {**(cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}), REFUSAL_REASON: reason}
+        payload = as_object(payload) | {REFUSAL_REASON: reason}
     confirmation: dict[str, Any] = {"confirmed": approved} | ({} if payload is None else {"payload": payload})
     response = types.FunctionResponse(id=call_id, name=CONFIRMATION_CALL, response=confirmation)
     return types.Content(role="user", parts=[types.Part(function_response=response)])

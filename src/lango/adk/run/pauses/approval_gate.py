@@ -5,7 +5,7 @@ Which tools need approval is decided by `lango.tools.execution`.
 
 import logging
 import time
-from typing import Any, cast
+from typing import Any
 
 from google.adk.tools import BaseTool, ToolContext
 from google.adk.tools.tool_confirmation import ToolConfirmation
@@ -13,6 +13,7 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from lango.adk.agents.adk_internals import confirmation_id_of_tool_node
 from lango.adk.agents.tools.adk_tool import needs_approval
 from lango.adk.turn.turn_run import TurnRun
+from lango.json_values import as_object
 from lango.store.tool_calls.grants import record_intent_by_grant
 from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, ApprovalDecision
 from lango.waits import REFUSAL_REASON
@@ -96,8 +97,8 @@ def refusal(confirmation: ToolConfirmation) -> str:
 
 def refusal_reason(confirmation: ToolConfirmation | None) -> str:
     """Return why a person refused a call, or "" if the call is not refused, or without a reason."""
-    given: Any = confirmation.payload if confirmation and not confirmation.confirmed else None
-    reason = cast("dict[str, Any]", given).get(REFUSAL_REASON) if isinstance(given, dict) else None
+    given = confirmation.payload if confirmation and not confirmation.confirmed else None
+    reason = as_object(given).get(REFUSAL_REASON)
     return reason if isinstance(reason, str) else ""
 
 

@@ -10,6 +10,7 @@ from google.genai import types
 
 from lango.errors import ConfigError, InvalidAnswer, InvalidArguments
 from lango.events import to_plain_values
+from lango.json_values import as_object
 from lango.sessions import INPUT_CALL
 from lango.tools.schema_checker import SchemaChecker
 from lango.waits import InputWait, QuestionWait
@@ -38,9 +39,7 @@ def checked_value(wait: InputWait | QuestionWait, value: Any) -> Any:
 
 def _with_asked_payload(wait: InputWait | QuestionWait, value: Any) -> Any:
     """Add the payload that a tool in a node asked for confirmation with, unless the answer has one of its own."""
-    shown: Any = wait.payload
-    asked = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
-    answer = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    asked, answer = as_object(wait.payload), as_object(value)
     if _CONFIRMED not in answer or _ASKED_PAYLOAD not in asked or answer.get("payload") is not None:
         return cast("Any", value)
     return {**answer, "payload": asked[_ASKED_PAYLOAD]}

@@ -88,7 +88,7 @@ async def finish_authorization(
         return _page("This link is not valid", "Ask the agent again, and open the new link.", 404)
     name, wait_id = found
     if error or not code:
-        await context.runtime.credentials.decline(name.id, wait_id, user_id=name.user_id)
+        await context.runtime.cancel_wait(name.id, wait_id, user_id=name.user_id)
         return _page("Access denied", "You can close this page. The agent continues without it.", 200)
     try:
         answer = SubmittedAnswer(wait_id, Credential({"code": code, "state": state}))

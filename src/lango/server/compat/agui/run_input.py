@@ -249,11 +249,9 @@ async def _submit_answers(
         match wait:
             case InputWait() if entry.status != "resolved":
                 await user.runtime.cancel(run_input.thread_id, user_id=user.id)
-            case CredentialWait() if entry.status != "resolved":
-                await user.runtime.credentials.decline(run_input.thread_id, wait.id, user_id=user.id)
             case LongRunningWait() if entry.status != "resolved":
                 pass  # its result may still come
-            case TimerWait() | EventWait() if entry.status != "resolved":
+            case CredentialWait() | TimerWait() | EventWait() if entry.status != "resolved":
                 await user.runtime.cancel_wait(run_input.thread_id, wait.id, user_id=user.id)
             case _:
                 wait_id = wait.id if wait else entry.interrupt_id

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
+from lango.json_values import as_object
 from lango.messages import Attachment
 from lango.tools.results import file_name
 
@@ -43,7 +44,7 @@ class _Reader:
             case "image" | "audio" as kind:
                 return self._file(kind, block.get("data"), block.get("mimeType"), "")
             case "resource":
-                return self._resource(_object(block.get("resource")))
+                return self._resource(as_object(block.get("resource")))
             case "resource_link":
                 return _text(_link_text(block))
             case _:
@@ -92,10 +93,6 @@ def _text(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
 def _objects(value: Any) -> list[Mapping[str, Any]]:
     items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [_object(item) for item in items]
+    return [as_object(item) for item in items]
