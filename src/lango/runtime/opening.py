@@ -12,8 +12,8 @@ from msgspec import Struct
 from lango.adk.agents.app_builder import own_app_name
 from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.engine import AdkEngine
-from lango.adk.run.runtime_tools import read_full_result
 from lango.adk.run.schedule_tool import schedule
+from lango.adk.run.tool_limits import read_full_result
 from lango.config import Settings
 from lango.config.agent_files import Snapshot, agent_location, snapshot
 from lango.errors import ConfigError

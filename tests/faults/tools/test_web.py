@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from lango.tools import Tool, ToolOutcome, run_tool
-from lango.tools.builtin.public_addresses import is_public
+from lango.tools.builtin.public_fetch import is_public
 from lango.tools.builtin.web import WebLimits, web_tool
 
 PAGE = """<html><head><title> A &amp; B </title><style>p {}</style></head><body><script>steal()</script>

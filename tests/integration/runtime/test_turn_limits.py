@@ -11,7 +11,7 @@ from google.adk.tools import FunctionTool, ToolContext
 
 from lango import open_runtime
 from lango.adk import ProviderLlm
-from lango.adk.run.turn_limits import FINAL_STEP_INSTRUCTION
+from lango.adk.run.tool_limits import FINAL_STEP_INSTRUCTION
 from lango.errors import EmptyAnswer, TurnLimit, TurnTimeout
 from lango.messages import ToolCall
 from lango.providers import Request

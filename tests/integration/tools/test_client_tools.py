@@ -16,7 +16,7 @@ from google.adk.tools.base_toolset import BaseToolset
 
 from lango import open_runtime
 from lango.adk import AdkTool
-from lango.adk.run.turn_limits import MAX_SAME_CALLS
+from lango.adk.run.tool_limits import MAX_SAME_CALLS
 from lango.errors import ClientToolRefused, WaitNotOpen
 from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from lango.event_text import StreamedText, join_text_deltas
 from lango.events import Accepted, TextDelta, TextEnd, TextWithdrawn, ThoughtDelta, ToolEnd, ToolStart, TurnEvent
 from lango.store import Turn
-from lango.turns.resumed_events import ResumedEvents
 from lango.turns.turn_log import TurnLog
+from lango.turns.turn_sink import ResumedEvents
 
 PIECES = st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=4)
 AUTHORS = st.sampled_from(["a", "b"])

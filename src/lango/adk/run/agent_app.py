@@ -60,26 +60,28 @@ class AgentApp:
 
     async def describe(self, *, ask_toolsets: bool) -> NodeCard:
         """Describe the agents, nodes and tools; with `ask_toolsets` also the tools of toolsets."""
-        describer = AppDescriber(self._effect_of_tool, self._decide, self.models.name_of)
+        describer = AppDescriber(self.effect_of_tool, self.decide, self.models.name_of)
         return await describer.describe(self.root, ask_toolsets=ask_toolsets)
 
     async def call_by_hand(self, call: CallByHand, user_id: str) -> CallResult:
         """Run a tool as its developer asks. Raise an error for a call that may not run."""
         check_client_state(call.state, self.credential_names)
         agent, tool = await find_tool(self.root, call.agent, call.tool)
-        check_call(tool, call, self._decide(tool))
+        check_call(tool, call, self.decide(tool))
         return await run_by_hand(self.name, user_id, agent, tool, call, self._settings.agent.tool_timeout_s)
 
-    def _effect_of_tool(self, tool: BaseTool) -> Effect:
+    def effect_of_tool(self, tool: BaseTool) -> Effect:
+        """Return what a second run of a tool would do."""
         return effect_of_tool(tool, self._settings.tools)
 
-    def _decide(self, tool: BaseTool) -> Decision:
+    def decide(self, tool: BaseTool) -> Decision:
+        """Decide whether a tool may run."""
         return decision_for(tool, self._settings.tools)
 
     @functools.cached_property
     def version(self) -> AppVersion:
         """The version of the app, and its agents, nodes and tools."""
-        shape = shape_of(self.root, self._effect_of_tool)
+        shape = shape_of(self.root, self.effect_of_tool)
         return AppVersion(self._settings.agent.version or shape.fingerprint, shape)
 
     @functools.cached_property

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from lango.adk.agents.adk_internals import preload_adk
 from lango.adk.agents.app_checks import summary_model
 from lango.adk.agents.tool_credentials import move_exchanges_off_the_loop
-from lango.adk.agents.tools.adk_tool import decision_for, effect_of_tool
 from lango.adk.agents.tree import (
     agents_with_direct_text,
     final_answer_agents,
@@ -136,8 +135,8 @@ class AdkEngine:
             box=self._box,
             load_files=self._files.load_into,
             load_references=functools.partial(load_references, self.artifacts),
-            decide=lambda tool: decision_for(tool, settings.tools),
-            effect=lambda tool: effect_of_tool(tool, settings.tools),
+            decide=app.decide,
+            effect=app.effect_of_tool,
             agent_names=functools.partial(transfer_targets, app.root),
             continued_history=continued_history(app.root),
             tool_schema=lambda agent, tool: app.version.shape.tool_schema(agent, tool),

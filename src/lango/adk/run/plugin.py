@@ -43,12 +43,12 @@ from lango.adk.run.record.replay import (
     result_before_update,
     runs_agents,
 )
-from lango.adk.run.runtime_tools import guard_tool
 from lango.adk.run.steering import show_recorded_messages, take_new_messages
-from lango.adk.run.turn_limits import (
+from lango.adk.run.tool_limits import (
     WARN_AT_SHARE,
     check_call,
     check_transfer,
+    guard_tool,
     has_answer_schema,
     is_unknown_tool,
     remove_tools,

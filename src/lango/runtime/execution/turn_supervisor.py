@@ -40,10 +40,10 @@ from lango.store.turns.turn_row import TurnFailure, TurnResult
 from lango.store.turns.turns import StoredTurn, read_turn, read_turn_record
 from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel, retry_until_stored
 from lango.turns.liveness import LivenessMonitor, Owner
-from lango.turns.resumed_events import end_record
 from lango.turns.running_turn import RunningTurn
 from lango.turns.turn_input import TurnInput
 from lango.turns.turn_log import TurnLog
+from lango.turns.turn_sink import end_record
 
 _log = logging.getLogger("lango.runtime")
 

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from lango.errors import ToolError
 from lango.tools.builtin.limited_process import LimitExceeded, run_limited
-from lango.tools.builtin.public_addresses import Resolve, resolve
-from lango.tools.builtin.public_fetch import FetchedResponse, fetch_public
+from lango.tools.builtin.public_fetch import FetchedResponse, Resolve, fetch_public, resolve
 from lango.tools.tool import Tool, tool
 
 _HEADERS = {

@@ -22,16 +22,15 @@ from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.model.turn_options import check_options
 from lango.adk.run.input.client_history import history_to_entries
-from lango.adk.run.pauses.credential_answers import answer_content as credential_content
 from lango.adk.run.pauses.credential_answers import given_credential, state_of_address
-from lango.adk.run.pauses.human_input import answer_content, checked_value
+from lango.adk.run.pauses.human_input import answer_content, checked_value, result_content
 from lango.adk.services.credential_secrets import holds_credentials, request_purpose, without_secrets
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import InvalidAnswer, TurnDiverged, WaitNotOpen
 from lango.events import to_plain_values
 from lango.json_values import as_object
 from lango.messages import Attachment, Message, ToolCall
-from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, SessionId, SessionInfo
 from lango.store import Store
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import ClientResult, NewEvent
@@ -288,7 +287,7 @@ class InputBuilder:
                 purpose = request_purpose(name, call_id)
                 kept: dict[str, Any] = self._box.open(stored.secret, *purpose) if stored.secret else {}
                 given = given_credential(wait.scheme_type, stored.config, answer.value, kept)
-                content = credential_content(call_id, given)
+                content = result_content(call_id, CREDENTIAL_CALL, given)
                 about = replace(about, content=self._box.seal(given, *purpose))
             case _:
                 raise InvalidAnswer(f"a wait of kind {wait.kind} cannot be answered with {type(answer).__name__}")
@@ -341,5 +340,4 @@ def _approval_content(call_id: str, wait: ApprovalWait, answer: Approve | Refuse
     if isinstance(answer, Refuse) and (reason := answer.reason.strip()):
         payload = as_object(payload) | {REFUSAL_REASON: reason}
     confirmation: dict[str, Any] = {"confirmed": approved} | ({} if payload is None else {"payload": payload})
-    response = types.FunctionResponse(id=call_id, name=CONFIRMATION_CALL, response=confirmation)
-    return types.Content(role="user", parts=[types.Part(function_response=response)])
+    return result_content(call_id, CONFIRMATION_CALL, confirmation)

@@ -16,11 +16,9 @@ from google.adk.auth.auth_credential import (
     OAuth2Auth,
 )
 from google.adk.auth.auth_tool import AuthConfig
-from google.genai import types
 from pydantic import ValidationError
 
 from lango.errors import InvalidAnswer
-from lango.sessions import CREDENTIAL_CALL
 
 _MAX_CHARACTERS = 16_384
 _OAUTH2 = ("oauth2", "openIdConnect")
@@ -50,12 +48,6 @@ def given_credential(kind: str, config: Mapping[str, Any], value: Any, kept: Map
     except ValidationError as error:  # its text may quote the secret
         raise InvalidAnswer(f"the answer is not a credential of type {kind}") from error
     return credential.model_dump(mode="json", exclude_none=True, by_alias=True)
-
-
-def answer_content(call_id: str, credential: Mapping[str, Any]) -> types.Content:
-    """Build the content that brings a credential to the agent."""
-    response = types.FunctionResponse(id=call_id, name=CREDENTIAL_CALL, response=dict(credential))
-    return types.Content(role="user", parts=[types.Part(function_response=response)])
 
 
 def state_of_address(address: str) -> str | None:

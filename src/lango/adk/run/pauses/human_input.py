@@ -4,6 +4,7 @@ A text is an answer to any schema: it is the value itself where the schema accep
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 from google.genai import types
@@ -52,7 +53,12 @@ def answer_content(call_id: str, value: Any) -> types.Content:
     members: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {_KEY: value}
     if isinstance(value, dict) and members.keys() == {_KEY}:
         members = {_KEY: members}
-    response = types.FunctionResponse(id=call_id, name=INPUT_CALL, response=members)
+    return result_content(call_id, INPUT_CALL, members)
+
+
+def result_content(call_id: str, name: str, result: Mapping[str, Any]) -> types.Content:
+    """Build the content that brings the result of one call."""
+    response = types.FunctionResponse(id=call_id, name=name, response=dict(result))
     return types.Content(role="user", parts=[types.Part(function_response=response)])
 
 
