@@ -44,7 +44,7 @@ UPDATE = "[System: The application was updated"
 CORRECTION_RUN = "-2"
 """What the invocation id of a turn's run after such a message ends with."""
 KEPT_IN_STATE = {"lango_credential": "kept"}
-"""What a stored state shows of a credential that a tool keeps in it; see `lango.adk.services.state_credentials`."""
+"""What a stored state shows of a credential that a tool keeps in it; see `lango.adk.services.credential_service`."""
 
 _RESERVED = re.compile(
     r"_*adk_.*"  # the default names of credentials, OAuth flows, recordings that replace the model, skills

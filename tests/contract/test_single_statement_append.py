@@ -19,7 +19,7 @@ from lango.store import AppendResult, NewEvent, Store, Turn
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork
 from lango.store.lifecycle.integrity import check_session
-from lango.store.sessions.append_statement import append_statement
+from lango.store.sessions.append import append_statement
 from lango.store.sessions.sessions import create_session, find_session
 from tests.agents.parts import TIMEOUT_S
 from tests.support.examples import examples

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lango.errors import ScheduleRefused
 from lango.schedules import ScheduleSpec, checked_spec, due_at, next_slot, next_times
-from lango.schedules.due import ON_TIME_S, settle
-from lango.schedules.slots import session_of, slots_after, text_of
+from lango.schedules.slots import ON_TIME_S, session_of, settle, slots_after, text_of
 from lango.schedules.spec import parse_duration_s
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Asia/Kathmandu"]

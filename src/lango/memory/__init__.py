@@ -1,6 +1,6 @@
 """Observational memory: an observer writes notes on old messages, a reflector condenses them, the agent reads them."""
 
-from lango.memory.notes.note_model import MemoryModel
+from lango.memory.notes.note_format import MemoryModel
 from lango.memory.observer import Observer
 from lango.memory.quote import quote
 from lango.memory.recall.search import Sought, search_memory

@@ -10,7 +10,7 @@ from lango.config import MemorySettings
 from lango.errors import NothingNoted
 from lango.memory.notes import note_format, transcript
 from lango.memory.notes.note_checks import check_notes, with_days_of_messages
-from lango.memory.notes.note_model import MemoryModel, TokensUsed
+from lango.memory.notes.note_format import MemoryModel, TokensUsed
 from lango.memory.quote import observation_tokens
 from lango.memory.reflector import condense_observations, may_save
 from lango.memory.thresholds import MemoryThresholds

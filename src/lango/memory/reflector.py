@@ -7,7 +7,7 @@ from lango.errors import NothingNoted
 from lango.history import count_tokens
 from lango.memory.notes import note_format
 from lango.memory.notes.key_terms import is_commitment, keeps_words, key_terms, missing_terms
-from lango.memory.notes.note_model import MemoryModel, TokensUsed
+from lango.memory.notes.note_format import MemoryModel, TokensUsed
 from lango.memory.notes.superseded import CurrentNote, current_notes
 from lango.memory.quote import note_line, observation_tokens
 from lango.store.memory.observations import Batch, Observation, SessionMemory, UnobservedMessages

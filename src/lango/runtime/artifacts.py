@@ -9,8 +9,14 @@ from lango.messages import FILE_NAME, ArtifactFile, Attachment, StoredBytes
 from lango.sessions import USER_PREFIX, SessionId
 from lango.store import Store
 from lango.store.artifacts import artifacts
-from lango.store.artifacts.artifacts import REMOVED_TYPE, Artifact, NewArtifact
-from lango.store.artifacts.references import SCHEME, check_reference, resolve_version
+from lango.store.artifacts.artifacts import (
+    REMOVED_TYPE,
+    SCHEME,
+    Artifact,
+    NewArtifact,
+    check_reference,
+    resolve_version,
+)
 from lango.store.contents import read_pieces
 from lango.store.sessions.sessions import get_session
 

@@ -23,8 +23,7 @@ from lango.runtime.execution.replicas import ListedReplica
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.execution.webhook_sender import WebhookSender
 from lango.runtime.playground import Playground
-from lango.runtime.schedules.schedule_runs import DueSchedules
-from lango.runtime.schedules.schedules import Schedules
+from lango.runtime.schedules import DueSchedules, Schedules
 from lango.runtime.sessions.eval_sets import suggestions_for
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import Sessions

@@ -9,7 +9,7 @@ from lango.memory import Memory
 from lango.runtime.access import ApiKeys, Credentials
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.replicas import ListedReplica, list_replicas
-from lango.runtime.schedules.schedules import ListedSchedule, Schedules, listed
+from lango.runtime.schedules import ListedSchedule, Schedules, listed
 from lango.runtime.sessions.session_transfer import import_session
 from lango.runtime.sessions.session_usage import window_rules_for
 from lango.runtime.sessions.sessions import Sessions

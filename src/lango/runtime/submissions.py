@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.input.input_builder import is_answer_address
-from lango.adk.run.pauses.human_input import checked_value
+from lango.adk.run.pauses.answers import checked_value
 from lango.config import Settings
 from lango.errors import InvalidAnswer, OutcomeUnknown, Stopping, TurnCancelled, WaitNotOpen
 from lango.events import to_plain_values

@@ -21,8 +21,7 @@ from lango.store.engine.schema import APPLIED, Applied, Migration, Migrations, l
 from lango.store.engine.urls import open_database
 from lango.store.lifecycle.delete import delete_session
 from lango.store.search import index, query
-from lango.store.sessions.append import append
-from lango.store.sessions.append_statement import append_statement
+from lango.store.sessions.append import append, append_statement
 from lango.store.turns import ending, lease, queue, steering, submit, turns
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.turn_row import TurnResult

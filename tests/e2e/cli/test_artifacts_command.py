@@ -10,8 +10,7 @@ import pytest
 from lango.runtime.artifacts import Artifacts
 from lango.sessions import SessionId
 from lango.store import Store
-from lango.store.artifacts.artifacts import NewArtifact, save_artifact
-from lango.store.artifacts.references import Reference
+from lango.store.artifacts.artifacts import NewArtifact, Reference, save_artifact
 from lango.store.engine.database import Operation
 from lango.store.lifecycle.integrity import check_database
 from tests.e2e.cli.test_commands import lango, refused

@@ -24,8 +24,7 @@ from lango.store.engine.schema import load_migrations
 from lango.store.engine.sqlite.sqlite_database import SqliteDatabase
 from lango.store.lifecycle import integrity
 from lango.store.sessions import sessions, window
-from lango.store.sessions.append import append
-from lango.store.sessions.append_statement import append_statement
+from lango.store.sessions.append import append, append_statement
 from tests.support.store_workers import NAME, TIMEOUT_S, Worker
 
 BUSY_TIMEOUT_S = 0.2

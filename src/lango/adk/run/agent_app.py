@@ -9,9 +9,8 @@ from google.adk.tools import BaseTool
 
 from lango.adk.agents.app_builder import allow_choices, build_app
 from lango.adk.agents.app_shape import AppVersion, shape_of
-from lango.adk.agents.app_structure import AppDescriber
+from lango.adk.agents.developer_view import AppDescriber, check_call, find_tool, run_by_hand
 from lango.adk.agents.model_registry import ModelRegistry
-from lango.adk.agents.tool_by_hand import check_call, find_tool, run_by_hand
 from lango.adk.agents.tool_credentials import credential_names, move_exchanges_off_the_loop
 from lango.adk.agents.tools.adk_tool import decision_for, effect_of_tool
 from lango.adk.agents.tree import may_request_input, tools_of, walk_agents, walk_with_agent_tools

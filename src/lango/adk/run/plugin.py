@@ -26,7 +26,7 @@ from lango.adk.model.call_checks import make_call_ids_unique, rename_reserved_ca
 from lango.adk.model.content import unwrap_signatures
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.model.quoted_memory import insert_memory
-from lango.adk.model.turn_options import append_client_instruction, apply_options, keep_first_call
+from lango.adk.model.request_config import append_client_instruction, apply_options, keep_first_call
 from lango.adk.run.input.user_message import prepare_user_message
 from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent, refusal_reason
 from lango.adk.run.recall import insert_recalled

@@ -17,8 +17,7 @@ from lango.messages import byte_size
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.artifacts import artifacts
-from lango.store.artifacts.artifacts import USER_PREFIX, Artifact, NewArtifact
-from lango.store.artifacts.references import check_reference
+from lango.store.artifacts.artifacts import USER_PREFIX, Artifact, NewArtifact, check_reference
 
 _MAX_REFERENCES = 5
 """How many references to other artifacts a load follows, as ADK's own services do."""

@@ -22,7 +22,7 @@ from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME, complete_error, 
 from lango.adk.events.recorded_run import FROM_CODE, TOOL_SCHEMAS, SteeringMessage
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.services.credential_secrets import holds_credentials, without_secrets
-from lango.adk.services.state_credentials import keep_state_credentials, show_state_credentials
+from lango.adk.services.credential_service import keep_state_credentials, show_state_credentials
 from lango.adk.services.stored_service import StoredService
 from lango.adk.services.stored_session import (
     SessionVersion,

@@ -1,16 +1,23 @@
-"""Define the prompts for notes, and parse the answers.
+"""Define the prompts for notes, ask a model for them, and parse the answers.
 
 The format is one line per note, simple enough for small models. Days come from the store and not from the model. Lines
 that are not notes are dropped, above all those that repeat the instructions.
 """
 
+import asyncio
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, cast
 
 from msgspec import Struct
 
+from lango.errors import ProviderProtocolError
+from lango.history import count_tokens
 from lango.memory.notes.key_terms import content_words
+from lango.messages import Message
+from lango.providers.protocol import Finish, Provider, Request, TextDelta, ThoughtDelta, closing_stream
+from lango.providers.reply_assembly import Reply, ReplyAssembler
 from lango.store.memory.observations import Observation
 
 MAX_NOTE_CHARACTERS = 1_000
@@ -233,3 +240,79 @@ def _without_repeats(notes: Iterable[Note]) -> list[Note]:
         if note.kind != "fact" or facts <= MAX_FACTS:
             first.setdefault(_normalize(note.text), note)
     return list(first.values())[:MAX_NOTES]
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+_MIN_ANSWER_TOKENS = 200
+_MAX_READ_CHARACTERS = 5 * MAX_ANSWER_CHARACTERS  # thoughts included
+
+
+class TokensUsed(Struct):
+    """Tokens of all model calls for one batch."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class MemoryModel(Struct, frozen=True):
+    """The model that writes observations and reflections."""
+
+    provider: Provider
+    model: str
+    context_tokens: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name as users write it: `provider/model`."""
+        return f"{self.provider.name}/{self.model}"
+
+    async def ask_for_notes(
+        self, prompt: str, shown: str, span: Span, used: TokensUsed, *, lenient: bool
+    ) -> list[Note]:
+        """Return the model's notes on `shown`, after two requests at most.
+
+        Only the second answer is read leniently. No notes can be correct: a piece of a long message may be noise, and
+        must not stop the rest from being observed.
+        """
+        for system, last in ((prompt, False), (prompt + RETRY_PROMPT, True)):
+            answer = await self._complete(system, shown + PROMPT_END, used)
+            parse = functools.partial(parse_notes, answer, span, system + PROMPT_END, shown=shown)
+            if found := await asyncio.to_thread(parse, lenient=lenient and last):
+                return found
+        return []
+
+    async def _complete(self, system: str, shown: str, used: TokensUsed) -> str:
+        shown_tokens = await asyncio.to_thread(count_tokens, shown)
+        max_tokens = self._max_answer_tokens(shown_tokens)
+        reply = await self._reply(Request(self.model, (Message("user", shown),), system=system, max_tokens=max_tokens))
+        if reply.finish.reason in ("error", "safety"):
+            reason = reply.finish.detail or reply.finish.reason
+            raise ProviderProtocolError(f"no notes: {reason}", provider=self.name)
+        text = reply.text[:MAX_ANSWER_CHARACTERS]
+        usage = reply.usage
+        used.input_tokens += shown_tokens + count_tokens(system) if usage.input_tokens is None else usage.input_tokens
+        if usage.output_tokens is None:
+            used.output_tokens += await asyncio.to_thread(count_tokens, text)
+        else:
+            used.output_tokens += usage.output_tokens
+        return text
+
+    async def _reply(self, request: Request) -> Reply:
+        """Return the whole reply, or the beginning of one that does not end."""
+        assembler = ReplyAssembler(self.provider.name)
+        characters = 0
+        async with closing_stream(self.provider.stream(request)) as deltas:
+            async for delta in deltas:
+                assembler.add(delta)
+                characters += len(delta.text) if isinstance(delta, TextDelta | ThoughtDelta) else 0
+                if characters > _MAX_READ_CHARACTERS and not isinstance(delta, Finish):
+                    assembler.add(Finish("length"))
+                    break
+        return assembler.reply()
+
+    def _max_answer_tokens(self, shown_tokens: int) -> int | None:
+        """Limit the notes of a small model to the length of their subject: it repeats itself, and does not reason."""
+        if self.context_tokens is None:
+            return None
+        return min(max(_MIN_ANSWER_TOKENS, shown_tokens), self.context_tokens // 4)

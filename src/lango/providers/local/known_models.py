@@ -1,4 +1,4 @@
-"""List the local models and find their files."""
+"""List the local models, with their chat templates, and find their files."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,6 @@ from typing import Literal
 from msgspec import Struct
 
 from lango.errors import ConfigError, UnknownModel
-from lango.providers.local.qwen_template import QWEN_TEMPLATE
 
 PROVIDER = "local"
 
@@ -79,6 +78,51 @@ SMOLLM2 = LocalModel(
     ),
 )
 
+# With the template of its file, the model answers with a fenced `json` block that no parser takes for a call. This one
+# declares that form, so that the engine reads the block as a call and applies the schema of its arguments. The
+# declarations are in the first turn: the prefix of the prompt stays the same, and is reused.
+_QWEN_TEMPLATE = """\
+{%- if messages[0].role == 'system' -%}
+    {%- set system = messages[0].content -%}
+    {%- set turns = messages[1:] -%}
+{%- else -%}
+    {%- set system = 'You are a helpful assistant.' -%}
+    {%- set turns = messages -%}
+{%- endif -%}
+<|im_start|>system
+{{ system }}
+{%- if tools %}
+
+# Tools
+
+You can call these functions:
+{% for tool in tools %}
+{{ tool.function | tojson }}
+{%- endfor %}
+
+To call a function, answer with nothing but a JSON object in a fenced block:
+```json
+{"name": "<function name>", "arguments": {<arguments>}}
+```
+If a function fits the request, call it, even if you think you know the answer. \
+Greetings, thanks and general questions need no function: answer those in plain words.
+{%- endif %}<|im_end|>
+{% for message in turns -%}
+<|im_start|>{{ message.role }}
+{% if message.content %}{{ message.content }}{% endif -%}
+{%- for call in message.tool_calls or [] -%}
+{%- if message.content or not loop.first %}
+{% endif -%}
+```json
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+```
+{%- endfor -%}
+<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt -%}
+<|im_start|>assistant
+{% endif -%}
+"""
 QWEN = LocalModel(
     name="qwen2.5-coder-1.5b",
     label="Qwen2.5-Coder 1.5B, a small model that calls tools: slow on a CPU, and often wrong",
@@ -86,7 +130,7 @@ QWEN = LocalModel(
     answer_tokens=2048,
     temperature=0.0,
     calls="template",
-    template=QWEN_TEMPLATE,
+    template=_QWEN_TEMPLATE,
     weights=Weights(
         file_name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
         size_bytes=1_117_320_768,

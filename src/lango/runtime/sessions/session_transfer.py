@@ -142,6 +142,6 @@ def _with_progress(
 
 def _event_check() -> "CheckEvent":
     """Return the check of each event of an import; importing ADK takes seconds."""
-    from lango.adk.events.imported_events import check_imported
+    from lango.adk.events.rows_to_events import check_imported
 
     return check_imported

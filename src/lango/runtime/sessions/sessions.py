@@ -23,12 +23,13 @@ from lango.runtime.sessions.session_state import SessionState, change_state, ses
 from lango.runtime.sessions.session_transfer import export_session, import_session
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, UsageByDay, read_usage, usage_by_day
 from lango.runtime.sessions.session_watch import SessionWatch
-from lango.runtime.trace.readable_request import ReadableRequest, readable_request
 from lango.runtime.trace.session_trace import DEFAULT_TURNS as DEFAULT_TRACED_TURNS
 from lango.runtime.trace.session_trace import (
+    ReadableRequest,
     RunningCalls,
     SessionTrace,
     no_running_calls,
+    readable_request,
     session_trace,
     traced_event,
 )

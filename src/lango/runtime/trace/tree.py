@@ -13,16 +13,21 @@ from msgspec.structs import replace
 
 from lango.events import NodeProgress, Usage
 from lango.messages import ToolCall
-from lango.runtime.trace.messages import (
+from lango.runtime.trace.steps import (
+    Attempt,
+    NodeValues,
+    Step,
+    StepStatus,
+    TurnTrace,
     UnmatchedResponses,
     author_of,
     branch_of,
     is_from_code,
     is_response,
     message_step,
+    nesting_depths,
     previous_times,
 )
-from lango.runtime.trace.steps import Attempt, NodeValues, Step, StepStatus, TurnTrace, nesting_depths
 from lango.sessions import StoredEvent
 from lango.store.codec.records import call_key
 from lango.store.turns.developer_log import ModelRequest

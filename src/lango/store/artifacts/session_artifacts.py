@@ -12,8 +12,14 @@ from msgspec.structs import astuple, replace
 
 from lango.messages import StoredBytes, content_hash
 from lango.sessions import SessionId, SessionInfo
-from lango.store.artifacts.artifacts import COLUMNS, REMOVED_TYPE, Artifact, insert_version, read_all_versions
-from lango.store.artifacts.references import move_references
+from lango.store.artifacts.artifacts import (
+    COLUMNS,
+    REMOVED_TYPE,
+    Artifact,
+    insert_version,
+    move_references,
+    read_all_versions,
+)
 from lango.store.codec.json_text import loads
 from lango.store.contents import release, use_again, use_contents
 from lango.store.engine.database import LARGEST, Operation

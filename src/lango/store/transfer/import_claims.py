@@ -7,7 +7,7 @@ the model's server fetch it.
 from typing import Any, cast
 
 from lango.json_values import as_object
-from lango.store.artifacts.references import SCHEME
+from lango.store.artifacts.artifacts import SCHEME
 from lango.store.codec.json_text import loads_untagged
 from lango.store.transfer.export_format import ArtifactLine, Line, MessageLine, ToolJournalLine
 

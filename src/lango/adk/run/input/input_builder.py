@@ -20,10 +20,15 @@ from lango.adk.agents.tools.client_tools import (
 from lango.adk.agents.tree import walk_agents
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.events.rows_to_events import stored_to_events
-from lango.adk.model.turn_options import check_options
+from lango.adk.model.request_config import check_options
 from lango.adk.run.input.client_history import history_to_entries
-from lango.adk.run.pauses.credential_answers import given_credential, state_of_address
-from lango.adk.run.pauses.human_input import answer_content, checked_value, result_content
+from lango.adk.run.pauses.answers import (
+    answer_content,
+    checked_value,
+    given_credential,
+    result_content,
+    state_of_address,
+)
 from lango.adk.services.credential_secrets import holds_credentials, request_purpose, without_secrets
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import InvalidAnswer, TurnDiverged, WaitNotOpen

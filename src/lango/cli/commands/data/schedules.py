@@ -13,7 +13,7 @@ from lango.errors import ScheduleNotFound, UsageError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lango.runtime.schedules.schedules import ListedSchedule, ScheduledRun, Schedules
+    from lango.runtime.schedules import ListedSchedule, ScheduledRun, Schedules
     from lango.runtime.stored_data import StoredData
 
 T = TypeVar("T")

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from lango.failures import Failure
     from lango.runtime.sessions.sessions import ModelRequest
     from lango.runtime.stored_data import AppData
-    from lango.runtime.trace.readable_request import ReadableRequest
-    from lango.runtime.trace.session_trace import SessionTrace
+    from lango.runtime.trace.session_trace import ReadableRequest, SessionTrace
     from lango.runtime.trace.steps import Step, TurnTrace
     from lango.sessions import SessionInfo
 

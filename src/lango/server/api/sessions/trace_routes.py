@@ -11,8 +11,7 @@ from pydantic import BaseModel
 
 from lango.failures import Failure
 from lango.json_values import to_client_json
-from lango.runtime.trace.readable_request import ReadableRequest
-from lango.runtime.trace.session_trace import DEFAULT_TURNS
+from lango.runtime.trace.session_trace import DEFAULT_TURNS, ReadableRequest
 from lango.runtime.trace.steps import Step, TurnTrace
 from lango.server.context import CurrentUser
 from lango.server.json_body import large_response

@@ -1,1 +1,0 @@
-"""The schedules of users, and the runs of those that are due."""
