@@ -20,7 +20,7 @@ from lango.store.codec.json_text import dumps, loads
 from lango.store.memory.observations import read_user_notes
 from lango.store.memory.user_facts import delete_fact, read_facts
 from lango.store.search import memory_entries
-from lango.store.search.memory_entries import Memory, NewMemory
+from lango.store.search.memory_entries import Memory
 from lango.store.search.recall import find_messages, parse_question, rank
 from lango.store.search.terms import Term
 from lango.store.sessions.open_calls import find_event
@@ -100,7 +100,7 @@ class SqlMemoryService(StoredService, BaseMemoryService):
         ]
         await self._add(app_name, user_id, found)
 
-    async def _add(self, app_name: str, user_id: str, memories: Sequence[NewMemory | None]) -> None:
+    async def _add(self, app_name: str, user_id: str, memories: Sequence[Memory | None]) -> None:
         check_id("app_name", app_name)
         check_id("user_id", user_id)
         found = [memory for memory in memories if memory is not None]
@@ -168,21 +168,21 @@ def _to_memory(
     created_at: float | None,
     session_id: str,
     metadata: Mapping[str, object] | None = None,
-) -> NewMemory | None:
+) -> Memory | None:
     """Return the memory of an event or an entry; None if it has no text."""
     text = " ".join(part.text for part in (found.content and found.content.parts) or () if part.text)
     if not text or found.content is None:
         return None
     # without an id: the same one for the same memory
     unique = f"{found.author}\0{found.timestamp}\0{text}".encode("utf-8", "surrogatepass")
-    return NewMemory(
+    return Memory(
         found.id or hashlib.sha256(unique).hexdigest()[:32],
-        text,
-        dumps(found.content.model_dump(exclude_none=True)),
         found.author or "",
+        text,
         created_at,
         session_id,
-        dumps(metadata) if metadata else None,
+        content=dumps(found.content.model_dump(exclude_none=True)),
+        metadata=dumps(metadata) if metadata else None,
     )
 
 

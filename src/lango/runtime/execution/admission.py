@@ -1,8 +1,8 @@
-"""Admit as many turns as the event loop carries; further turns queue, first come, first served.
+"""Admit as many turns as the event loop carries; further turns wait for a slot, first come, first served.
 
 A process has one event loop. Beyond what it can carry, each further turn slows down all the others, until no answer
 begins in reasonable time. How many it carries depends on the machine, on what else runs there and on the provider, so
-it is measured: while the loop is late, no further turn begins, and queued turns see their place.
+it is measured: while the loop is late, no further turn begins, and turns without a slot see their place.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _ALWAYS = 16
 """So many turns run in any case: the loop may be late for another reason than turns."""
 _SAMPLE_S = 0.1
 _ANNOUNCE_S = 2.0
-"""How often queued turns learn that their place changed; less often where more than a hundred queue."""
+"""How often turns without a slot learn that their place changed; less often where more than a hundred wait."""
 
 
 class _SlotRequest(Struct, eq=False):
@@ -44,7 +44,7 @@ class Admission:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._running = 0
-        self._queue: deque[_SlotRequest] = deque()
+        self._waiting: deque[_SlotRequest] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._admitted_at = self._announced_at = self._late_at = float("-inf")
         self._next_announced = 0
@@ -55,7 +55,7 @@ class Admission:
     @property
     def waiting(self) -> int:
         """How many turns wait to be admitted."""
-        return len(self._queue)
+        return len(self._waiting)
 
     def note_event(self) -> None:
         """Note that a turn emitted an event."""
@@ -65,8 +65,8 @@ class Admission:
     async def admitted(self, on_place: Callable[[int], None]) -> AsyncGenerator[None]:
         """Wait until the turn may run, and count it as running until the context is left.
 
-        A turn that has to queue reports its place to `on_place`: 1 is next, 0 begins. A turn that is started from
-        within another one, by a tool, does not queue: each would wait for the other.
+        A turn that has to wait reports its place to `on_place`: 1 is next, 0 begins. A turn that is started from
+        within another one, by a tool, does not wait: each would wait for the other.
         """
         if current_turn.get() is not None:
             yield
@@ -80,22 +80,22 @@ class Admission:
 
     async def _enter(self, on_place: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
-        if not self._queue and self._has_room(loop.time()):
+        if not self._waiting and self._has_room(loop.time()):
             self._admit(loop.time())
             return
-        queued = _SlotRequest(loop.create_future(), on_place)
-        self._queue.append(queued)
-        queued.announce(len(self._queue))
+        waiting = _SlotRequest(loop.create_future(), on_place)
+        self._waiting.append(waiting)
+        waiting.announce(len(self._waiting))
         self._schedule(_PACE_S)
         try:
-            await queued.admitted
+            await waiting.admitted
         except asyncio.CancelledError:
-            if not queued.admitted.cancelled():  # it was admitted at the moment at which it was cancelled
+            if not waiting.admitted.cancelled():  # it was admitted at the moment at which it was cancelled
                 self._running -= 1
-            elif queued in self._queue:
-                self._queue.remove(queued)
+            elif waiting in self._waiting:
+                self._waiting.remove(waiting)
             raise
-        queued.announce(0)
+        waiting.announce(0)
 
     def _has_room(self, now: float) -> bool:
         if self._running >= self._limit:
@@ -109,7 +109,7 @@ class Admission:
         if self._timer is None:
             self._schedule(_SAMPLE_S)
 
-    # -- the timer: measures the lag while turns run, and admits the queued ones ----------------------------------
+    # -- the timer: measures the lag while turns run, and admits those that wait ----------------------------------
 
     def _schedule(self, delay_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -125,24 +125,24 @@ class Admission:
         if now - self._timer.when() >= _LATE_S:
             self._late_at = now
         self._timer = None
-        while self._queue and self._has_room(now):
-            queued = self._queue.popleft()
-            if not queued.admitted.done():
+        while self._waiting and self._has_room(now):
+            waiting = self._waiting.popleft()
+            if not waiting.admitted.done():
                 self._admit(now)
-                queued.admitted.set_result(None)
-        if self._queue:
+                waiting.admitted.set_result(None)
+        if self._waiting:
             self._announce(now)
             self._schedule(_PACE_S)
         elif self._running:
             self._schedule(_SAMPLE_S)
 
     def _announce(self, now: float) -> None:
-        """Report its place to one queued turn: to all of them at once would make the loop late."""
-        if self._next_announced >= len(self._queue):
+        """Report its place to one waiting turn: to all of them at once would make the loop late."""
+        if self._next_announced >= len(self._waiting):
             if now - self._announced_at < _ANNOUNCE_S:
                 return
             self._announced_at, self._next_announced = now, 0
-        queued = self._queue[self._next_announced]
+        waiting = self._waiting[self._next_announced]
         self._next_announced += 1
-        if not queued.admitted.done():
-            queued.announce(self._next_announced)
+        if not waiting.admitted.done():
+            waiting.announce(self._next_announced)

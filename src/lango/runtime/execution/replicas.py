@@ -33,16 +33,9 @@ class ListedReplica(Struct, frozen=True):
 async def list_replicas(store: Store, own: str = "") -> list[ListedReplica]:
     """List the live replicas of all apps of a store; `own` is the owner of the one that asks."""
     return [
-        ListedReplica(
-            one.app,
-            one.version,
-            place_of_owner(one.owner),
-            as_datetime(one.started_at),
-            one.running_turns,
-            is_this=one.owner == own,
-        )
-        for one in await store.read(read_replicas)
-        if standing_of_owner(one.owner) != "gone"
+        ListedReplica(app, version, place_of_owner(owner), as_datetime(started_at), running_turns, owner == own)
+        for owner, app, version, started_at, running_turns in await store.read(read_replicas)
+        if standing_of_owner(owner) != "gone"
     ]
 
 

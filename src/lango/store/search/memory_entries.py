@@ -54,21 +54,7 @@ class Memory(Struct, frozen=True):
     metadata: str | None = None
 
 
-class NewMemory(Struct, frozen=True):
-    """A memory to be added."""
-
-    id: str
-    text: str
-    """What it is found by."""
-    content: str
-    """JSON."""
-    author: str = ""
-    created_at: float | None = None
-    session_id: str = ""
-    metadata: str | None = None
-
-
-def add_memories(app_name: str, user_id: str, memories: Sequence[NewMemory]) -> Operation[None]:
+def add_memories(app_name: str, user_id: str, memories: Sequence[Memory]) -> Operation[None]:
     """Add memories of a user; those that are there, or were deleted, stay as they are."""
     owner = user_hash(app_name, user_id)
     yield LOCK_USER_STATE, (app_name, user_id)

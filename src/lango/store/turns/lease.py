@@ -6,7 +6,7 @@ listed while it was seen within a few seconds of the database's clock; that only
 first. Whether a lease may be taken over is decided by heartbeats (`lango.turns.liveness`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from msgspec import Struct
 from lango.errors import SessionNotFound
 from lango.sessions import SessionId
 from lango.store.codec.json_text import dumps, loads
-from lango.store.engine.database import Operation
+from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.turns.event_log import close_log
 from lango.store.turns.queue import TURN, WITHDRAW, decode_input, read_open_turns, release_input
@@ -274,17 +274,6 @@ FROM replicas r WHERE seen_at > (SELECT now FROM database_clock) - $1 ORDER BY a
 """
 
 
-class Replica(Struct, frozen=True):
-    """A process that runs turns of an app."""
-
-    owner: str
-    app: str
-    version: str
-    """The version of the app that it runs."""
-    started_at: float
-    running_turns: int
-
-
 def mark_seen(owner: str, app_name: str, version: str) -> Operation[None]:
     """Store that a replica runs now, and forget those that were not seen for long."""
     yield _SEEN, (owner, app_name, version)
@@ -296,6 +285,6 @@ def forget_replica(owner: str) -> Operation[None]:
     yield _FORGET_REPLICA, (owner,)
 
 
-def read_replicas() -> Operation[list[Replica]]:
-    """Read the replicas of all apps that were seen lately."""
-    return [Replica(*row) for row in (yield _LIVE, (SEEN_WITHIN_S,))]
+def read_replicas() -> Operation[Sequence[Row]]:
+    """Read the replicas of all apps that were seen lately: their owners, apps, versions, starts and running turns."""
+    return (yield _LIVE, (SEEN_WITHIN_S,))

@@ -42,7 +42,7 @@ class TurnResult(Struct, frozen=True, omit_defaults=True):
     """The final output of a workflow."""
     usage: Usage = field(default_factory=Usage)
     calls: Sequence[Mapping[str, Any]] = ()
-    """The model calls, in order; see `lango.adk.run.model_call_stats`."""
+    """The model calls, in order; see `lango.adk.turn.model_calls`."""
     invocations: Sequence[str] = ()
     """The ids of the invocations of ADK's Runner in this turn."""
 
