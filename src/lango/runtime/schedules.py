@@ -22,6 +22,7 @@ from lango.schedules import ScheduleSpec, checked_spec, due_at, key_of, next_slo
 from lango.schedules.slots import settle
 from lango.sessions import SessionId, check_id
 from lango.store import Store, Turn, schedules
+from lango.store.engine.database import Row
 from lango.store.engine.outages import wait_for_database
 from lango.store.schedules import (
     KEPT_RUNS,
@@ -29,7 +30,6 @@ from lango.store.schedules import (
     Progress,
     RunRow,
     ScheduleId,
-    StoredRun,
     StoredSchedule,
     claim_due,
     find_open_run,
@@ -195,26 +195,16 @@ def with_changes(spec: ScheduleSpec, changes: Mapping[str, Any]) -> ScheduleSpec
         raise ScheduleRefused(f"the schedule cannot be changed so: {error}") from error
 
 
-def _shown_run(run: StoredRun) -> ScheduledRun:
-    outcome, reason = run.outcome, run.reason
-    if run.outcome == "started":
-        result = TurnResult.decode(run.turn_result)
-        outcome = run.turn_status or "deleted"
+def _shown_run(row: Row) -> ScheduledRun:
+    turn_status, turn_end, outcome, reason, manual, slot, *others = row
+    if outcome == "started":
+        result = TurnResult.decode(turn_end)
+        outcome = turn_status or "deleted"  # without a status there is no turn, or its session was deleted
         if outcome == "done":
             outcome = result.status
         if result.error is not None:
             reason = f"{result.error.type}: {result.error.message}"
-    return ScheduledRun(
-        run.slot,
-        outcome,
-        reason,
-        run.manual,
-        run.recorded_at,
-        run.session_id,
-        run.turn,
-        run.last_slot,
-        run.slots,
-    )
+    return ScheduledRun(slot, outcome, reason, bool(manual), *others)
 
 
 # -- the runs of those that are due ------------------------------------------------------------------------------------

@@ -74,8 +74,8 @@ DELETE FROM schedule_runs WHERE app_name = $1 AND user_id = $2 AND schedule_id =
 )
 """  # noqa: S608
 _RUNS = """
-SELECT r.slot, r.manual, r.recorded_at, r.outcome, r.reason, r.session_id, r.turn, r.last_slot, r.slots, t.status,
-    t.extra
+SELECT t.status, t.extra, r.outcome, r.reason, r.manual, r.slot, r.recorded_at, r.session_id, r.turn, r.last_slot,
+    r.slots
 FROM schedule_runs r
 LEFT JOIN sessions s ON s.app_name = r.app_name AND s.user_id = r.user_id AND s.id = r.session_id
 LEFT JOIN turns t ON t.session_key = s.session_key AND t.idempotency_key = r.turn_key
@@ -167,23 +167,6 @@ class RunRow(Struct, frozen=True):
     turn_key: str | None = None
     last_slot: float | None = None
     slots: int = 1
-
-
-class StoredRun(Struct, frozen=True):
-    """A row of the history, with its turn as it stands."""
-
-    slot: float
-    manual: bool
-    recorded_at: float
-    outcome: Outcome
-    reason: str
-    session_id: str | None
-    turn: int | None
-    last_slot: float | None
-    slots: int
-    turn_status: str | None
-    """None: there is no turn, or its session was deleted."""
-    turn_result: str | None
 
 
 class OpenRun(Struct, frozen=True):
@@ -293,10 +276,9 @@ def delete_schedule(name: ScheduleId) -> Operation[bool]:
     return bool(deleted)
 
 
-def read_runs(name: ScheduleId, limit: int = KEPT_RUNS) -> Operation[list[StoredRun]]:
-    """Read the history of a schedule, the newest first."""
-    rows = yield _RUNS, (*name.values, limit)
-    return [StoredRun(slot, bool(manual), *others) for slot, manual, *others in rows]
+def read_runs(name: ScheduleId, limit: int = KEPT_RUNS) -> Operation[Sequence[Row]]:
+    """Read the history of a schedule, the newest first: its rows, each with the status and the end of its turn."""
+    return (yield _RUNS, (*name.values, limit))
 
 
 # -- running ----------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST_RESULTS = 10
 _MOST_SESSIONS_WITH_NOTES = 50
-_FACT, _NOTE = "fact:", "note:"
+_FACT = "fact:"
 
 
 class SqlMemoryService(StoredService, BaseMemoryService):
@@ -133,11 +133,7 @@ class SqlMemoryService(StoredService, BaseMemoryService):
         found = [Memory(f"{_FACT}{fact.id}", "memory", f"{fact.name}: {fact.text}", fact.created_at) for fact in facts]
         found += await read(memory_entries.find_memories, app_name, user_id, wanted)
         if self._stored_sessions:
-            notes = await read(read_user_notes, app_name, user_id, _MOST_SESSIONS_WITH_NOTES)
-            found += [
-                Memory(f"{_NOTE}{note.id}:{note.session_id}", "memory", note.text, note.created_at, note.session_id)
-                for note in notes
-            ]
+            found += await read(read_user_notes, app_name, user_id, _MOST_SESSIONS_WITH_NOTES)
             await self._store.update_search_index(app_name, user_id)
             found += await read(find_messages, self._store.dialect, app_name, user_id, wanted)
         return found

@@ -17,6 +17,7 @@ from lango.store.codec.json_text import loads
 from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import user_facts
+from lango.store.search.memory_entries import Memory
 from lango.store.sessions import sessions, window
 from lango.store.sessions.lineage import Range, all_row_ranges, live_ranges, read_rewinds, total_tokens_at
 
@@ -168,16 +169,6 @@ class UnobservedMessages(Struct, frozen=True):
 
 
 # -- current batches --------------------------------------------------------------------------------------------------
-
-
-class UserNote(Struct, frozen=True):
-    """A current note, and the session that it is about."""
-
-    session_id: str
-    id: str
-    """The number of its batch, and its number in there: `3.1`."""
-    text: str
-    created_at: float
 
 
 def read_memory(session: SessionInfo) -> Operation[SessionMemory]:
@@ -345,14 +336,14 @@ def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionInfo, Unobserv
     return None if session is None else (session, (yield from read_unobserved(session)))
 
 
-def read_user_notes(app_name: str, user_id: str, most_sessions: int) -> Operation[list[UserNote]]:
-    """Read the current notes about the sessions of a user that changed last."""
-    notes: list[UserNote] = []
+def read_user_notes(app_name: str, user_id: str, most_sessions: int) -> Operation[list[Memory]]:
+    """Read the current notes about the sessions of a user that changed last, as memories."""
+    notes: list[Memory] = []
     for [session_id] in (yield _NOTED_SESSIONS, (app_name, user_id, most_sessions)):
         session = yield from sessions.find_session(SessionId(app_name, user_id, session_id))
         memory = (yield from read_memory(session)) if session else None
         notes += [
-            UserNote(session_id, f"{batch.batch}.{note.number}", note.text, batch.created_at)
+            Memory(f"note:{batch.batch}.{note.number}:{session_id}", "memory", note.text, batch.created_at, session_id)
             for batch in (memory.batches if memory else ())
             for note in batch.observations
         ]

@@ -130,15 +130,4 @@ def record_intent_by_grant(
 
 def _row_to_grant(row: Row) -> Grant:
     grant_id, tool, arguments, *others, active = row
-    granted_by, granted_at, expires_at, revoked_at, revoked_by = others
-    return Grant(
-        grant_id,
-        tool,
-        loads(arguments) if arguments else None,
-        granted_by,
-        granted_at,
-        expires_at,
-        revoked_at,
-        revoked_by,
-        bool(active),
-    )
+    return Grant(grant_id, tool, loads(arguments) if arguments else None, *others, bool(active))
