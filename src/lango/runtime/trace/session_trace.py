@@ -15,7 +15,8 @@ from lango.runtime.trace.steps import TurnTrace
 from lango.runtime.trace.tree import turn_trace
 from lango.sessions import SessionId, StoredEvent
 from lango.store import Store
-from lango.store.codec.rows import row_to_event
+from lango.store.codec.json_text import loads
+from lango.store.codec.rows import calls_to_json, row_to_event
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import find_session, get_session
 from lango.store.sessions.window import read_rows
@@ -127,9 +128,6 @@ async def traced_event(store: Store, name: SessionId, seq: int) -> dict[str, Any
 
 def _event_to_json(event: StoredEvent) -> dict[str, Any]:
     message = event.message or Message("event")
-    calls = [
-        {"id": call.id, "name": call.name, "input": call.input, "output": call.output} for call in message.tool_calls
-    ]
     return {
         "seq": event.seq,
         "event_id": event.event_id,
@@ -138,7 +136,7 @@ def _event_to_json(event: StoredEvent) -> dict[str, Any]:
         "role": message.role,
         "author": message.author,
         "content": message.content,
-        "tool_calls": [{name: value for name, value in call.items() if value is not None} for call in calls],
+        "tool_calls": loads(calls_to_json(message.tool_calls)),
         "tokens": event.tokens,
         "state_delta": _without_bytes(event.state_delta or {}),
         "extra": _without_bytes(event.extra or {}),
