@@ -29,7 +29,7 @@ from lango.adk.services.credential_secrets import keep_answers_out_of_logs
 from lango.adk.services.credential_service import SqlCredentialService
 from lango.adk.services.memory_service import SqlMemoryService
 from lango.adk.services.session_service import SessionRules, SqlSessionService
-from lango.adk.services.stored_files import FileLoader
+from lango.adk.services.stored_service import FileLoader
 from lango.adk.turn.limits import Limits
 from lango.adk.turn.model_calls import ModelCalls
 from lango.adk.turn.output import Output

@@ -99,7 +99,7 @@ class SqlSessionService(StoredService, BaseSessionService):
     not returned. `max_messages` is a further limit. Each load logs one warning about messages that it leaves out.
 
     With `load_files=False`, the files of messages are not loaded: their `data` is a `StoredBytes`, and
-    `lango.adk.services.stored_files` loads them into a request.
+    `lango.adk.services.stored_service` loads them into a request.
 
     `root_agent_name` is the author of stored messages that have none; if empty, `lango-agent`. `rules` are those of a
     Lango runtime.
