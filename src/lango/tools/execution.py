@@ -38,8 +38,6 @@ class ToolOutcome(Struct, frozen=True):
 
     result: dict[str, Any]
     ok: bool
-    unknown: bool = False
-    """The handler was stopped, or may still be running: its effects are unknown."""
     whole: str | None = None
     """The full text of a clipped `result`, to be stored and read in pieces; None if nothing was clipped."""
     files: tuple[Attachment, ...] = ()
@@ -81,7 +79,7 @@ async def run_tool(
     except TimeoutError as error:
         return _timed_out(tool, limit_s) if limit.expired() else _failed(error)
     except _HandlerCancelled:
-        return ToolOutcome({"error": CANCELLED_INSIDE}, ok=False, unknown=True)
+        return ToolOutcome({"error": CANCELLED_INSIDE}, ok=False)
     except Exception as error:  # noqa: BLE001 - it is logged, and the model reads it
         if not isinstance(error, ToolError) or error.__cause__ is not None:  # else the tool says what failed
             log_failure(f"tool {tool.name} failed", error, context.call_id)
@@ -102,7 +100,7 @@ def _timed_out(tool: Tool, limit_s: float) -> ToolOutcome:
     if tool.effect == "none":
         return ToolOutcome({"error": message}, ok=False)
     left = "it was stopped" if tool.is_async else "it may still be running"
-    return ToolOutcome({"error": f"{message}; {left}, and its outcome is unknown"}, ok=False, unknown=True)
+    return ToolOutcome({"error": f"{message}; {left}, and its outcome is unknown"}, ok=False)
 
 
 def _outcome(value: Any, how_to_read: str, file_limits: FileLimits | None) -> ToolOutcome:
