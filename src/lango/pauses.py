@@ -24,8 +24,6 @@ EVENT_NAME = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}"
 MAX_SECONDS = 100 * 366 * 86_400.0
 _MAX_MATCHES = 50
 
-PauseKind = Literal["timer", "event"]
-
 
 class Sleep(Struct, frozen=True, kw_only=True):
     """Wait for a time: `seconds` from when the wait is stored, or until `at`, in seconds since 1970."""
