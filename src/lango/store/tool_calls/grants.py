@@ -130,4 +130,4 @@ def record_intent_by_grant(
 
 def _row_to_grant(row: Row) -> Grant:
     grant_id, tool, arguments, *others, active = row
-    return Grant(grant_id, tool, loads(arguments) if arguments else None, *others, bool(active))
+    return Grant(grant_id, tool, loads(arguments) if arguments else None, *others, active=bool(active))

@@ -238,7 +238,7 @@ def _with_asked_payload(wait: InputWait | QuestionWait, value: Any) -> Any:
     """Add the payload that a tool in a node asked for confirmation with, unless the answer has one of its own."""
     asked, answer = as_object(wait.payload), as_object(value)
     if _CONFIRMED not in answer or _ASKED_PAYLOAD not in asked or answer.get("payload") is not None:
-        return cast("Any", value)
+        return value
     return {**answer, "payload": asked[_ASKED_PAYLOAD]}
 
 
