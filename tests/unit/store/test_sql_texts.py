@@ -62,6 +62,6 @@ def statements() -> dict[str, str]:
 
 def test_parameters_first_appear_in_the_order_of_their_numbers() -> None:
     found = statements()
-    assert "lango.store.waits.waits.ANSWER[0]" in found
+    assert "lango.store.waits.waits._ANSWER[0]" in found
     assert len(found) > 200
     assert {name: sql for name, sql in found.items() if not is_in_order(sql)} == {}
