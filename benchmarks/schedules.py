@@ -5,8 +5,9 @@ kill -9 and replaced. Each slot must be one turn. Then the replicas are left alo
 counted by the scans of the index that they use. `LANGO_BENCH_SCHEDULES=1000` makes it smaller: a tenth of so many
 schedules is due.
 
-The schedules of DBOS that are due, at most 200, run beside it on four replicas with as many kills, in a database of
-their own. DBOS has a thread for each schedule in each replica, and adds a random delay to each slot.
+As many schedules, at most 200, run beside it on DBOS and on APScheduler 4: four replicas each, with as many kills, in a
+database of their own. DBOS has a thread for each schedule in each replica, and adds a random delay to each slot.
+APScheduler 4 is a pre-release: uv installs it for its processes alone, and it is left out where uv cannot.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -34,22 +36,23 @@ REPLICAS = 4
 KILLS = 4
 IDLE_S = 20.0
 LIMIT_S = 600.0
+PEER_LIMIT_S = 120.0
 PEER_MOST = 200
 PEER_AHEAD_S = 60
+APSCHEDULER = ("apscheduler==4.0.0a6", "sqlalchemy", "asyncpg")
 _PER_USER = 100
 
 
 class Replicas:
     """The processes that run the schedules."""
 
-    def __init__(self, url: str, module: str = "benchmarks._schedule_worker") -> None:
-        self._url = url
-        self._module = module
+    def __init__(self, url: str, module: str, python: str) -> None:
+        self._command = [python, "-m", module, url]
         self.running: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str) -> None:
         """Start one more, and wait until it is ready."""
-        command = [sys.executable, "-m", self._module, self._url, *arguments]
+        command = [*self._command, *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
@@ -63,9 +66,9 @@ class Replicas:
 
 
 @contextlib.contextmanager
-def replicas(url: str, module: str = "benchmarks._schedule_worker") -> Iterator[Replicas]:
+def replicas(url: str, module: str = "benchmarks._schedule_worker", python: str = sys.executable) -> Iterator[Replicas]:
     """Kill all replicas at the end of the block."""
-    found = Replicas(url, module)
+    found = Replicas(url, module, python)
     try:
         yield found
     finally:
@@ -162,36 +165,72 @@ async def _idle_queries(connection: asyncpg.Connection) -> float:
     return scanned / (time.monotonic() - began) / REPLICAS
 
 
-async def run_peer(url: str, due: int) -> None:
+async def run_dbos(url: str, due: int) -> None:
     """Run schedules of DBOS that are due in the same second."""
     slot = datetime.fromtimestamp(int(time.time()) + PEER_AHEAD_S, UTC)
     cron = f"{slot.second} {slot.minute} {slot.hour} * * *"
     with replicas(url, "benchmarks._schedule_peer") as running:
-        running.start("0", str(due), cron)
-        for number in range(1, REPLICAS):
-            running.start(str(number))
-        connection = await asyncpg.connect(url)
-        try:
-            done, killed, end = 0, 0, time.monotonic() + PEER_AHEAD_S + LIMIT_S
-            while done < due and time.monotonic() < end:
-                done = await connection.fetchval("SELECT COUNT(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'")
-                if killed < KILLS and done >= due * (killed + 1) / (KILLS + 1):
-                    running.kill_oldest()
-                    await asyncio.to_thread(running.start, str(killed))
-                    killed += 1
-                await asyncio.sleep(0.05)
-            rows = await connection.fetch("SELECT created_at, completed_at FROM dbos.workflow_status")
-        finally:
-            await connection.close()
-    late = sorted(row["created_at"] / 1000 - slot.timestamp() for row in rows)
+        _start_peers(running, due, cron)
+        done = "SELECT COUNT(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'"
+        started = "SELECT created_at / 1000.0 AS at FROM dbos.workflow_status"
+        await _peer_table("DBOS", url, due, slot.timestamp(), running, done, started)
+
+
+async def run_apscheduler(url: str, due: int) -> None:
+    """Run schedules of APScheduler 4 that are due in the same second."""
+    uv = os.environ.get("UV")
+    if not uv:
+        print_line("APScheduler 4 was left out: start this benchmark with uv, which installs it")
+        return
+    with tempfile.TemporaryDirectory(prefix="lango-peer-") as folder:
+        python = f"{folder}/bin/python"
+        subprocess.run([uv, "venv", "--quiet", "--clear", folder], check=True)
+        subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *APSCHEDULER], check=True)
+        slot = int(time.time()) + PEER_AHEAD_S
+        with replicas(url, "benchmarks._apscheduler_peer", python) as running:
+            _start_peers(running, due, str(slot))
+            done, started = "SELECT COUNT(DISTINCT schedule) FROM ran", "SELECT EXTRACT(EPOCH FROM at) AS at FROM ran"
+            await _peer_table("APScheduler 4", url, due, slot, running, done, started)
+
+
+def _start_peers(running: Replicas, due: int, slot: str) -> None:
+    running.start("0", str(due), slot)
+    for number in range(1, REPLICAS):
+        running.start(str(number))
+
+
+async def _peer_table(
+    name: str,
+    url: str,
+    due: int,
+    slot: float,
+    running: Replicas,
+    count_done: str,
+    select_started: str,
+) -> None:
+    """Kill and replace replicas of a peer while slots are left, and print what became of the slots."""
+    connection = await asyncpg.connect(url)
+    try:
+        done, killed, end = 0, 0, time.monotonic() + PEER_AHEAD_S + PEER_LIMIT_S
+        while done < due and time.monotonic() < end:
+            done = await connection.fetchval(count_done)
+            if killed < KILLS and done >= due * (killed + 1) / (KILLS + 1):
+                running.kill_oldest()
+                await asyncio.to_thread(running.start, str(killed))
+                killed += 1
+            await asyncio.sleep(0.05)
+        rows = await connection.fetch(select_started)
+    finally:
+        await connection.close()
+    late = sorted(float(row["at"]) - slot for row in rows)
     table(
-        f"DBOS: {due:,} schedules due in the same second, {REPLICAS} replicas, {killed} kills",
+        f"{name}: {due:,} schedules due in the same second, {REPLICAS} replicas, {killed} kills",
         ("slots", "lost", "doubled", "done", "late p50 s", "p99 s", "most s"),
         [
             (
                 due,
-                max(0, due - len(rows)),
-                max(0, len(rows) - due),
+                due - done,
+                max(0, len(rows) - done),
                 done,
                 statistics.median(late),
                 late[int(len(late) * 0.99) - 1],
@@ -206,8 +245,9 @@ def main() -> None:
     count = int(os.environ.get("LANGO_BENCH_SCHEDULES", "500" if quick() else "10000"))
     with postgres_server() as url:
         asyncio.run(run(url, count, max(1, count // 10)))
-    with postgres_server() as url:
-        asyncio.run(run_peer(url, min(PEER_MOST, max(1, count // 10))))
+    for peer in (run_dbos, run_apscheduler):
+        with postgres_server() as url:
+            asyncio.run(peer(url, min(PEER_MOST, max(1, count // 10))))
 
 
 if __name__ == "__main__":
