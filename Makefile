@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all you need: the targets install everything else.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox pooler browser packages pictures pythons downloads collect test quick quickcheck quicktests examples bench check audit reference dist format clean
+.PHONY: help setup weights run chat model sandbox pooler browser packages pictures pythons downloads collect test suite quick quickcheck quicktests examples bench check audit reference dist format clean
 
 # the suite starts hundreds of processes: each would compile every module again where this is set
 unexport PYTHONDONTWRITEBYTECODE
@@ -9,8 +9,8 @@ PYTHON ?= python3
 TOOLS := .tools
 UV := $(TOOLS)/bin/uv
 LANGO := $(UV) run --frozen lango
-# tests run side by side, with one worker more than cores: many wait for a disk, a socket or another process
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2))')
+# tests run side by side, with two workers more than cores: many wait for a disk, a socket or another process
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 + max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2))')
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*## /\t/' | expand -t 10
@@ -69,7 +69,10 @@ packages: setup
 	@$(MAKE) --no-print-directory --jobs=1 sandbox pooler browser
 
 test: setup  ## run every test
-	@$(MAKE) --no-print-directory --jobs packages check pythons downloads collect
+	@$(MAKE) --no-print-directory --jobs packages downloads collect
+	@$(MAKE) --no-print-directory --jobs check pythons suite
+
+suite:
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 
 # for people who change code: SQLite only, few examples of each property, types of the source
