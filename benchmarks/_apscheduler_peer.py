@@ -37,10 +37,10 @@ async def main(url: str, number: str, count: str = "0", slot: str = "0") -> None
             connection = await asyncpg.connect(url)
             await connection.execute("CREATE TABLE ran (schedule TEXT, at TIMESTAMPTZ)")
             await connection.close()
-        at = DateTrigger(datetime.fromtimestamp(float(slot), UTC))
+        at = datetime.fromtimestamp(float(slot), UTC)
         for due in range(int(count)):
             name = f"due-{due}"
-            await scheduler.add_schedule(tick, at, id=name, args=(url, name), misfire_grace_time=None)
+            await scheduler.add_schedule(tick, DateTrigger(at), id=name, args=(url, name), misfire_grace_time=None)
         await scheduler.start_in_background()
         print("ready", flush=True)
         await asyncio.Event().wait()

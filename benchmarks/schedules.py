@@ -39,7 +39,8 @@ LIMIT_S = 600.0
 PEER_LIMIT_S = 120.0
 PEER_MOST = 200
 PEER_AHEAD_S = 60
-APSCHEDULER = ("apscheduler==4.0.0a6", "sqlalchemy", "asyncpg")
+# with what was current when it was released: newer releases of these break it
+APSCHEDULER = ("apscheduler==4.0.0a6", "anyio==4.9.0", "sqlalchemy[asyncio]==2.0.40", "asyncpg==0.30.0")
 _PER_USER = 100
 
 
@@ -139,18 +140,20 @@ async def run(url: str, count: int, due: int) -> None:
 
 
 async def _until_done(connection: asyncpg.Connection, running: Replicas, slot: float, due: int) -> int:
-    """Kill and replace replicas while slots are left; return how many were killed."""
+    """Kill replicas while slots are left, and start others meanwhile; return how many were killed."""
     killed, end = 0, time.monotonic() + LIMIT_S
+    starting: list[asyncio.Task[None]] = []
     while time.monotonic() < end:
         started = int(await connection.fetchval("SELECT COUNT(*) FROM turns") or 0)
         left = await connection.fetchval("SELECT COUNT(*) FROM schedules WHERE next_slot <= $1", slot)
         unfinished = await connection.fetchval("SELECT COUNT(*) FROM turns WHERE status IN ('queued', 'running')")
         if not left and not unfinished:
+            await asyncio.gather(*starting)
             return killed
         if killed < KILLS and started >= due * (killed + 1) / (KILLS + 1):
             running.kill_oldest()
             killed += 1
-            await asyncio.to_thread(running.start)
+            starting.append(asyncio.create_task(asyncio.to_thread(running.start)))
         await asyncio.sleep(0.05)
     raise TimeoutError(f"slots are left after {LIMIT_S:g} s")
 
@@ -212,13 +215,15 @@ async def _peer_table(
     connection = await asyncpg.connect(url)
     try:
         done, killed, end = 0, 0, time.monotonic() + PEER_AHEAD_S + PEER_LIMIT_S
+        starting: list[asyncio.Task[None]] = []
         while done < due and time.monotonic() < end:
             done = await connection.fetchval(count_done)
             if killed < KILLS and done >= due * (killed + 1) / (KILLS + 1):
                 running.kill_oldest()
-                await asyncio.to_thread(running.start, str(killed))
+                starting.append(asyncio.create_task(asyncio.to_thread(running.start, str(killed))))
                 killed += 1
             await asyncio.sleep(0.05)
+        await asyncio.gather(*starting)
         rows = await connection.fetch(select_started)
     finally:
         await connection.close()

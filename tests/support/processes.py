@@ -4,6 +4,7 @@ They have a folder, an environment, streams and signals of their own, as any pro
 such as what a command imports, needs a process of its own: `fresh`.
 """
 
+import asyncio
 import atexit
 import fcntl
 import os
@@ -14,8 +15,8 @@ import sys
 import tempfile
 import termios
 import warnings
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -87,6 +88,13 @@ class ForkedProcess:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Wait until it ends by itself, as it does when its input is closed; kill it if it does not."""
+        try:
+            self.wait(TIMEOUT_S)
+        finally:
+            self.kill()
 
 
 class _Streams:
@@ -168,6 +176,30 @@ def start_command(
         finally:
             process.kill()
             process.wait(TIMEOUT_S)
+
+
+@asynccontextmanager
+async def start_piped_command(
+    *command: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter, Process]]:
+    """Start a command whose output is read and whose input is written; it is killed if it outlives the block."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    (its_input, our_output), (our_input, its_output) = os.pipe(), os.pipe()
+    try:
+        process = ForkedProcess(command, cwd, os.environ | (env or {}), (its_input, its_output, sys.stderr.fileno()))
+    finally:
+        os.close(its_input)
+        os.close(its_output)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(our_input, "rb"))
+    sending, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(our_output, "wb")
+    )
+    writer = asyncio.StreamWriter(sending, protocol, None, loop)
+    try:
+        yield reader, writer, process
+    finally:
+        writer.close()
+        await asyncio.to_thread(process.stop)
 
 
 def _text(file: IO[bytes]) -> str:

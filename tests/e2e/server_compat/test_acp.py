@@ -16,7 +16,7 @@ from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.sessions.window import read_session_events
 from tests.e2e.server_compat.test_mcp_server import SHOP
-from tests.support.processes import LANGO, run_lango
+from tests.support.processes import LANGO, run_lango, start_piped_command
 from tests.support.servers.command_agent import file_summary
 from tests.support.servers.server_process import configure
 
@@ -69,10 +69,12 @@ class Editor:
 @asynccontextmanager
 async def opened(config: Path, editor: Editor, *arguments: str) -> AsyncGenerator[ClientSideConnection]:
     """Start the agent and connect to it."""
-    command = (LANGO, "acp", "--config", str(config), *arguments)
-    async with spawn_agent_process(cast("Any", editor), *command, cwd=config.parent) as (connection, _):
+    command = ("lango", "acp", "--config", str(config), *arguments)
+    async with start_piped_command(*command, cwd=config.parent) as (reader, writer, _):
+        connection = connect_to_agent(cast("Any", editor), writer, reader)
         await connection.initialize(protocol_version=1)
         yield connection
+        await connection.close()
 
 
 @pytest.fixture
@@ -254,20 +256,17 @@ async def test_errors_are_the_protocols_own(config: Path) -> None:
 
 async def killed_during(config: Path, editor: Editor, prompt: str, reached: asyncio.Event) -> str:
     """Kill the agent's process in the middle of a prompt; return the session."""
-    command = (LANGO, "acp", "--config", str(config))
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=config.parent
-    )
-    connection = connect_to_agent(cast("Any", editor), process.stdin, process.stdout)
-    await connection.initialize(protocol_version=1)
-    session = (await connection.new_session(cwd="/")).session_id
-    running = asyncio.create_task(ask(connection, session, prompt))
-    await reached.wait()
-    process.kill()
-    await process.wait()
-    with pytest.raises((ConnectionError, RequestError)):
-        await running
-    await connection.close()
+    command = ("lango", "acp", "--config", str(config))
+    async with start_piped_command(*command, cwd=config.parent) as (reader, writer, process):
+        connection = connect_to_agent(cast("Any", editor), writer, reader)
+        await connection.initialize(protocol_version=1)
+        session = (await connection.new_session(cwd="/")).session_id
+        running = asyncio.create_task(ask(connection, session, prompt))
+        await reached.wait()
+        process.kill()
+        with pytest.raises((ConnectionError, RequestError)):
+            await running
+        await connection.close()
     return session
 
 
@@ -294,14 +293,7 @@ async def test_a_turn_whose_editor_is_gone_is_continued_by_the_next_process(conf
     assert await roles(f"sqlite:///{tmp_path}/lango.db", session) == ["user", "assistant"] * 2
 
 
-async def test_an_unknown_agent_is_an_error_of_the_command(config: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(LANGO, "acp", "--config", str(config), "--agent", "gone"),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=config.parent,
-    )
-    output, errors = await process.communicate()
-    assert (process.returncode, output) == (1, b"")
-    assert b"there is no agent 'gone'; the agents are 'obedient'" in errors
+def test_an_unknown_agent_is_an_error_of_the_command(config: Path) -> None:
+    ended = run_lango("acp", "--config", str(config), "--agent", "gone", cwd=config.parent)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "there is no agent 'gone'; the agents are 'obedient'" in ended.stderr
