@@ -51,7 +51,7 @@ async def test_notes_are_accessible_and_show_their_cost_origin_and_messages(page
     panel = page.get_by_role("tabpanel", name="Memory")
     notes = panel.get_by_role("list", name="Notes").get_by_role("listitem")
     remembered = await site.runtime.memory.show("s")
-    shown = remembered.as_json()
+    shown = remembered.notes
     await expect(notes).to_have_count(len(shown))
     first = notes.first
     await expect(first).to_contain_text(f"I live in Bern, {WORDS} {EVIL}")
@@ -76,16 +76,16 @@ async def test_notes_are_accessible_and_show_their_cost_origin_and_messages(page
 async def test_a_note_can_be_pinned_corrected_and_forgotten(page: Page, site: Site) -> None:
     await open_memory(page, site)
     first = page.get_by_role("list", name="Notes").get_by_role("listitem").nth(1)
-    [_, note, *_] = (await site.runtime.memory.show("s")).as_json()
-    await first.get_by_role("button", name=f"Pin note {note['id']}", exact=True).click()
-    await expect(first.get_by_role("button", name=f"Unpin note {note['id']}")).to_be_visible()
-    await first.get_by_role("button", name=f"Correct note {note['id']}").click()
+    [_, note, *_] = (await site.runtime.memory.show("s")).notes
+    await first.get_by_role("button", name=f"Pin note {note.id}", exact=True).click()
+    await expect(first.get_by_role("button", name=f"Unpin note {note.id}")).to_be_visible()
+    await first.get_by_role("button", name=f"Correct note {note.id}").click()
     await page.get_by_role("dialog").get_by_role("textbox", name="What holds").fill("It was about <b>pears</b>.")
     await page.get_by_role("dialog").get_by_role("button", name="Save").click()
     await expect(first).to_contain_text("It was about <b>pears</b>.")
-    await first.get_by_role("button", name=f"Forget note {note['id']}").click()
+    await first.get_by_role("button", name=f"Forget note {note.id}").click()
     await expect(page.get_by_text("It was about <b>pears</b>.")).to_have_count(0)
-    assert note["id"] not in [one["id"] for one in (await site.runtime.memory.show("s")).as_json()]
+    assert note.id not in [one.id for one in (await site.runtime.memory.show("s")).notes]
 
 
 async def test_a_fact_can_be_forgotten(page: Page, site: Site) -> None:

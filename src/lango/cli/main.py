@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lango import __version__
-from lango.cli.commands.agent import acp, evaluate, mcp, playground, run, serve
+from lango.cli.commands.agent import evaluate, playground, run, serve, stdio
 from lango.cli.commands.data import (
     artifacts,
     credentials,
@@ -40,8 +40,8 @@ app = typer.Typer(
 app.command()(serve.serve)
 app.command()(serve.chat)
 app.command()(run.run)
-app.command()(mcp.mcp)
-app.command()(acp.acp)
+app.command()(stdio.mcp)
+app.command()(stdio.acp)
 app.command()(init.init)
 app.command()(doctor.doctor)
 sessions.app.command("trace")(sessions_trace.trace)

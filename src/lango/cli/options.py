@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 import typer
 from typing_extensions import override
 
-from lango.cli.process_setup import quiet_logging, run_async
+from lango.cli.process_setup import fast_imports, quiet_logging, run_async
 from lango.cli.terminal_text import printable
 from lango.errors import LangoError, SessionNotFound, UsageError
 
 if TYPE_CHECKING:
     from lango.config import Settings
+    from lango.runtime.runtime import Runtime
     from lango.runtime.stored_data import AppData, StoredData
     from lango.sessions import SessionInfo
 
@@ -107,6 +108,10 @@ class StoreOptions:
     def url(self) -> str:
         """The URL of the store."""
         return self.store or load_settings(self.config).store.url
+
+    def load_settings(self) -> "Settings":
+        """Load the settings, for the store of the options."""
+        return load_settings(self.config).with_store(self.store)
 
     @property
     def agent_path(self) -> str | None:
@@ -218,13 +223,22 @@ class AgentOptions(StoreOptions):
     def settings(self, model: str | None = None) -> "Settings":
         """Load the settings, overridden by the options, with the agent that they select. Its module may print."""
         quiet_logging()
-        settings = load_settings(self.config)
-        update: dict[str, Any] = {}
+        settings = self.load_settings()
         if model:
-            update["agent"] = settings.agent.model_copy(update={"model": model})
-        if self.store:
-            update["store"] = settings.store.model_copy(update={"url": self.store})
-        return _choose_agent(settings.model_copy(update=update), self.path, self.agent)
+            settings = settings.model_copy(update={"agent": settings.agent.model_copy(update={"model": model})})
+        return _choose_agent(settings, self.path, self.agent)
+
+    def run_on_agent(self, work: "Callable[[Runtime], Awaitable[T]]", model: str | None = None) -> T:
+        """Open the agent, and run work on its runtime, which takes over no turns of other processes."""
+        settings = self.settings(model)
+        with fast_imports():
+            from lango.runtime.opening import open_runtime
+
+        async def opened() -> T:
+            async with open_runtime(settings, every_session=False) as runtime:
+                return await work(runtime)
+
+        return run_async(opened())
 
     def of_agent(self, settings: "Settings") -> Self:
         """Return the options that select the agent of the settings: of several, the user may have chosen one."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from lango.cli.options import id_by_prefix
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ LOCAL_USER = "user"
 _ID_CHARACTERS = 12
 _ID_PREFIX = re.compile(r"[0-9a-f]{4,}")
 _GENERATED_ID = re.compile(r"[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f-]{36}")
-_LISTED_MATCHES = 5
 _EVERY = 2**31
 
 
@@ -53,10 +53,6 @@ async def session_by_prefix(runtime: "Runtime", wanted: str) -> SessionTarget:
         return SessionTarget(wanted)
     if _ID_PREFIX.fullmatch(wanted):
         known = [record.name.id for record in await runtime.sessions.list(user_id=LOCAL_USER, limit=_EVERY)]
-        found = [id_ for id_ in known if id_.startswith(wanted) and _GENERATED_ID.fullmatch(id_)]
-        if len(found) == 1:
-            return SessionTarget(found[0])
-        if found:
-            some = ", ".join(found[:_LISTED_MATCHES]) + (" ..." if len(found) > _LISTED_MATCHES else "")
-            raise UsageError(f"{len(found)} sessions begin with {wanted!r}: {some}; type more of the id")
+        found = id_by_prefix(wanted, filter(_GENERATED_ID.fullmatch, known), "sessions")
+        return SessionTarget(found, new=found == wanted)
     return SessionTarget(wanted, new=True)

@@ -16,11 +16,13 @@ Snapshot = dict[Path, int]
 """When each source file was changed."""
 
 
-def find_agents(path: str) -> list[str]:
+def find_agents(path: str | None) -> list[str]:
     """Return the paths of the agents at a path: a file, an agent's folder, or a folder of such folders.
 
-    Raise `ConfigError` if there is none.
+    Without a path there are none. Raise `ConfigError` if a path has no agent.
     """
+    if path is None:
+        return []
     place = Path(path)
     if not place.exists():
         raise ConfigError(f"there is no {path}: name an agent's file or folder, or a folder of agents")

@@ -134,6 +134,10 @@ class Settings(BaseSettings):
         update = {"module": module} | ({"name": name} if name else {})
         return self.model_copy(update={"agent": self.agent.model_copy(update=update)})
 
+    def with_store(self, url: str | None) -> Self:
+        """Return the settings for the store at a URL; without one, these."""
+        return self if url is None else self.model_copy(update={"store": self.store.model_copy(update={"url": url})})
+
     @property
     def model(self) -> str:
         """The root agent's model."""

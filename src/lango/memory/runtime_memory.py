@@ -7,9 +7,18 @@ from lango.memory.observer import Observer
 from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.memory.note_edits import delete_note, edit_note
-from lango.store.memory.observations import Batch, Observation, SessionMemory, read_all_batches, read_memory
+from lango.store.memory.observations import (
+    Batch,
+    ListedNote,
+    Observation,
+    SessionMemory,
+    read_all_batches,
+    read_memory,
+)
 from lango.store.memory.user_facts import Fact, delete_fact, edit_fact, read_facts
 from lango.store.sessions.sessions import get_session
+
+__all__ = ["Fact", "ListedNote", "Memory"]
 
 
 class Memory:

@@ -48,6 +48,7 @@ __all__ = [
     "StoredKey",
     "StoredTurn",
     "Turns",
+    "UnfinishedTurn",
 ]
 
 _POLL_S = 0.05

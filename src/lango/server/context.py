@@ -128,13 +128,12 @@ class AgentUser:
         if self.when_busy is not None and submission.request.when_busy is None:
             request = replace(submission.request, when_busy=self.when_busy)
             submission = replace(submission, request=request)
-        quota = self.caller.quota
         running = await self.runtime.accept(
             session_id,
             submission,
             user_id=self.id,
-            quota_id=quota.id if quota else None,
-            tokens_per_day=quota.tokens_per_day if quota else None,
+            quota_id=self.caller.quota.id,
+            tokens_per_day=self.caller.quota.tokens_per_day,
         )
         self.turns.observe(running)
         return TurnRef(running.session, running.turn.turn)

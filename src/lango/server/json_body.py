@@ -1,13 +1,11 @@
 """Read JSON bodies within bounds, and write any stored value as JSON.
 
-A value that one client stored must not break the responses to another. A lone surrogate is written as its escape, NaN
-and infinities as `null`, and bytes in base64.
+A value that one client stored must not break the responses to another: what JSON cannot hold is written as
+`lango.json_values.to_client_json` converts it.
 """
 
 import asyncio
-import base64
 import json
-import math
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
@@ -17,10 +15,11 @@ from starlette.responses import JSONResponse, StreamingResponse
 from typing_extensions import override
 
 from lango.events import to_plain_values
-from lango.json_values import TooManyValues, read_counted
+from lango.json_values import TooManyValues, read_counted, to_client_json
 from lango.threads import run_in_thread
 
 _LEVELS = 6
+_SEPARATORS = (",", ":")
 _SENT_AT_ONCE = 1_000_000
 _READ_AT_ONCE = 100_000
 """In bytes: a larger body is read in a thread. The worst one of this size takes 10 ms, the worst one allowed 200 ms."""
@@ -83,41 +82,17 @@ def _in_pieces(value: Any, levels: int) -> Iterator[bytes]:
 
 def _encode_any(content: Any) -> bytes:
     try:
-        return _encode(content, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return _encode(content, ensure_ascii=True).encode()
-    except ValueError:
-        return _encode(without_nan(content), ensure_ascii=True).encode()
-
-
-def _encode(content: Any, *, ensure_ascii: bool) -> str:
-    return json.dumps(content, ensure_ascii=ensure_ascii, allow_nan=False, separators=(",", ":"), default=in_json)
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=_SEPARATORS).encode()
+    except (TypeError, ValueError):  # a value that only Python can hold
+        return json.dumps(to_client_json(content), separators=_SEPARATORS, default=str).encode()
 
 
 def tool_value_text(value: Mapping[str, Any]) -> str:
     """Return a tool's arguments or result as JSON text, as other protocols carry it."""
     try:
         return json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):  # a value that only Python can hold
-        return json.dumps(without_nan(to_plain_values(value)))
-
-
-def in_json(value: Any) -> Any:
-    """Return a JSON value for a value of another type."""
-    if isinstance(value, bytes | bytearray):
-        return base64.b64encode(value).decode()
-    return str(value)
-
-
-def without_nan(value: Any) -> Any:
-    """Return a value with `None` in the place of NaN and infinities."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {name: without_nan(item) for name, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(item) for item in cast("list[Any]", value)]
-    return value
+    except (TypeError, ValueError):
+        return json.dumps(to_client_json(to_plain_values(value)))
 
 
 class JsonRequest(Request):

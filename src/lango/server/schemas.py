@@ -50,12 +50,6 @@ WHOLE_NUMBER = BeforeValidator(_to_integer)
 """Marks an integer of a body: 2.0 is one in JSON, `true` is not."""
 
 
-class RecordView(BaseModel):
-    """A part of a response that is built from a record of the same fields."""
-
-    model_config = ConfigDict(from_attributes=True, defer_build=True)
-
-
 def refuse_app_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a client's state; raise `ValueError` for `app:` keys, which only the agent may set."""
     if any(name.startswith("app:") for name in state or {}):

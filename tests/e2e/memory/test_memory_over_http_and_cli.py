@@ -86,7 +86,9 @@ async def test_o2_http_and_the_command_line_show_notes_with_their_sources_and_fa
             assert (await client.patch(path, json={"text": "Basel"})).json() == {"changed": True}
             [fact] = (await client.get("/v1/memory")).json()["facts"]
             assert (fact["text"], fact["pinned"]) == ("Basel", True)
-            assert lango("memory", "correct", fact["id"], "Chur", cwd=tmp_path).stdout == f"corrected {fact['id']}\n"
+            assert (
+                lango("memory", "correct", str(fact["id"]), "Chur", cwd=tmp_path).stdout == f"corrected {fact['id']}\n"
+            )
             [fact] = (await client.get("/v1/memory")).json()["facts"]
             assert fact["text"] == "Chur"
 
@@ -95,7 +97,7 @@ async def test_o2_http_and_the_command_line_show_notes_with_their_sources_and_fa
             assert (await client.delete(f"/v1/memory/{fact['id']}")).json() == {"forgotten": False}
             assert (await client.delete("/v1/memory/none")).status_code == 400
             assert (await client.get("/v1/memory")).json() == {"facts": []}
-            again = lango("memory", "forget", fact["id"], cwd=tmp_path)
+            again = lango("memory", "forget", str(fact["id"]), cwd=tmp_path)
             assert again.returncode == 2
             assert again.stderr.startswith("lango: there is no fact")
             assert lango("memory", "facts", cwd=tmp_path).stdout == "No facts yet.\n"

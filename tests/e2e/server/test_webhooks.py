@@ -131,7 +131,7 @@ async def test_lango_webhooks_adds_lists_and_resends(tmp_path: Path) -> None:
                     await asyncio.sleep(0.1)
             assert json.loads(dead)["problem"] == "HTTP 410"
             [listed] = [json.loads(line) for line in run("webhooks", "list", "--json").splitlines()]
-            assert (listed["id"], listed["session"], listed["dead"]) == (id_, "s-1", 1)
+            assert (listed["id"], listed["session_id"], listed["dead"]) == (id_, "s-1", 1)
             assert run("webhooks", "resend") == "1 to be sent again\n"
             assert (await receiver.next()).id == first.id
             assert "deleted" in run("webhooks", "delete", id_)

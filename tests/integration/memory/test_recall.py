@@ -180,20 +180,20 @@ async def test_o1_a_note_can_be_pinned_corrected_and_forgotten(store_url: str) -
     roles = Roles(observer=noted, reflector=forgetful)
     async with open_runtime(remembering(store_url, reflect_at_tokens=400), provider=roles.provider) as runtime:
         await talk(runtime, 0)
-        [first, *_] = (await runtime.memory.show("s")).as_json()
-        assert await runtime.memory.edit_note("s", str(first["id"]), text="The code of the cellar was a secret.")
+        [first, *_] = (await runtime.memory.show("s")).notes
+        assert await runtime.memory.edit_note("s", first.id, text="The code of the cellar was a secret.")
         assert await runtime.memory.edit_note("s", "9.9", pinned=True) is None
         for number in range(6):
             await runtime.run("s", f"{number} {LONG}")
             await runtime.memory.settle()
         assert roles.reflector
         recalled = await runtime.memory.show("s")
-        [kept] = [note for note in recalled.as_json() if "a secret" in str(note["text"])]
-        assert kept["priority"] == "pinned", "a correction outlives reflections"
-        assert (kept["first_seq"], kept["last_seq"]) == (1, 1)
+        [kept] = [note for note in recalled.notes if "a secret" in note.text]
+        assert kept.priority == "pinned", "a correction outlives reflections"
+        assert (kept.first_seq, kept.last_seq) == (1, 1)
         assert "a secret" not in shown_to(roles.reflector[-1]), "what is pinned is not up to the model"
-        assert await runtime.memory.forget_note("s", str(kept["id"]))
-        assert not await runtime.memory.forget_note("s", str(kept["id"]))
+        assert await runtime.memory.forget_note("s", kept.id)
+        assert not await runtime.memory.forget_note("s", kept.id)
         assert all(
             "a secret" not in note.text for batch in await runtime.memory.history("s") for note in batch.observations
         )

@@ -277,10 +277,10 @@ async def _memory(chat: ChatSession, rest: str) -> None:
     if rest:
         await _edit_memory(chat, *rest.split(maxsplit=2))
         return
-    notes = [] if chat.target.new else (await memory.show(chat.target.session_id, user_id=LOCAL_USER)).as_json()
+    notes = [] if chat.target.new else (await memory.show(chat.target.session_id, user_id=LOCAL_USER)).notes
     for note in notes:
-        chat.screen.print_line(f"{note['id']} [{note['priority']}] {note['day']} {note['text']}")
-        chat.screen.print_line(f"    from messages {note['first_seq']} to {note['last_seq']}", "dim")
+        chat.screen.print_line(f"{note.id} [{note.priority}] {note.day} {note.text}")
+        chat.screen.print_line(f"    from messages {note.first_seq} to {note.last_seq}", "dim")
     facts = await memory.facts(user_id=LOCAL_USER)
     if facts:
         chat.screen.print_line("known about you in every session (`/memory forget ID` deletes a fact):", "bold")

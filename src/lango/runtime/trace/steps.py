@@ -1,7 +1,7 @@
 """Define the steps of a trace (agents, model calls, tools), and classify the stored messages that they follow from."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -95,6 +95,16 @@ class TurnTrace(Struct, kw_only=True):
     version: str
     """The version of the app that ran it last."""
     steps: list[Step]
+
+    def walk(self) -> Iterator[tuple[int, Step]]:
+        """Yield each step before those below it, with its depth."""
+        return _walk(self.steps, 0)
+
+
+def _walk(steps: Sequence[Step], depth: int) -> Iterator[tuple[int, Step]]:
+    for step in steps:
+        yield depth, step
+        yield from _walk(step.steps, depth + 1)
 
 
 def nesting_depths(parents: Mapping[str, str], keys: Iterable[str]) -> dict[str, int]:

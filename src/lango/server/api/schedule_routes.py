@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Response
+from fastapi import Path, Query
 from msgspec import Struct
 from pydantic import ConfigDict, Field
 
@@ -121,12 +121,11 @@ async def add_schedule(schedule: NewSchedule, user: CurrentUser, key: Idempotenc
     The same Idempotency-Key again returns the schedule that was added before.
     """
     spec = ScheduleSpec(**schedule.as_changes("UTC"))
-    quota = user.caller.quota
     added = await user.runtime.schedules.add(
         spec,
         user_id=user.id,
-        quota_id=quota.id if quota else None,
-        tokens_per_day=quota.tokens_per_day if quota else None,
+        quota_id=user.caller.quota.id,
+        tokens_per_day=user.caller.quota.tokens_per_day,
         id=hashlib.sha256(f"{user.id}\0{key}".encode()).hexdigest()[:_ID_CHARACTERS] if key else None,
     )
     return JsonResponse(shown(added))
@@ -170,8 +169,7 @@ async def run_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> JsonRe
 
 
 @router.delete("/{schedule_id}", status_code=204)
-async def delete_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> Response:
+async def delete_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> None:
     """Delete a schedule and its history. Its sessions stay, and a run under way continues."""
     if not await user.runtime.schedules.delete(schedule_id, user_id=user.id):
         raise not_found(f"there is no schedule {schedule_id!r}")
-    return Response(status_code=204)

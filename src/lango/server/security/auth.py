@@ -46,9 +46,9 @@ _MAX_TRACKED_HOLDERS = 10_000
 class Quota(Struct, frozen=True):
     """The limits of a key, or of a user of the token issuer; None is no limit."""
 
-    id: str
-    """Under which the store counts tokens: the key's id, or `user:` and the user."""
-    holder: str
+    id: str | None = None
+    """Under which the store counts tokens: the key's id, or `user:` and the user. None: nothing is counted."""
+    holder: str = "key"
     requests_per_minute: int | None = None
     tokens_per_day: int | None = None
 
@@ -57,7 +57,7 @@ class Caller(Struct, frozen=True):
     """The user who sent a request, and their quota."""
 
     user_id: str = DEFAULT_USER_ID
-    quota: Quota | None = None
+    quota: Quota = Quota()
 
 
 class Authenticator:
@@ -67,7 +67,6 @@ class Authenticator:
         self._without_keys = settings.auth == "none"
         self._keys = keys
         self._issuer = _make_issuer(settings)
-        self._oidc = settings.oidc
         self._operators = frozenset(settings.operators)
         self._request_times: dict[str, deque[float]] = {}
 
@@ -83,8 +82,7 @@ class Authenticator:
     async def authenticate(self, authorization: str | None) -> Caller:
         """Return the caller; raise `ApiError` for a key or token that is missing, invalid or over its rate limit."""
         caller = await self.verify(authorization)
-        if caller.quota is not None:
-            self._count_request(caller.quota)
+        self._count_request(caller.quota)
         return caller
 
     async def verify(self, authorization: str | None) -> Caller:
@@ -95,7 +93,9 @@ class Authenticator:
         secret = secret.strip() if scheme.lower() == "bearer" else ""
         if self._issuer and secret.count(".") == 2:  # a token: keys have no dots
             user_id = await self._issuer.verify_user(secret)
-            return Caller(user_id, self._user_quota(user_id))
+            limits = self._issuer.settings
+            quota = Quota(f"user:{user_id}", "user", limits.requests_per_minute, limits.tokens_per_day)
+            return Caller(user_id, quota)  # all tokens of a user share it
         key = await self._keys.find(secret) if secret else None
         if key is None:
             needed = "a valid API key or token" if self._issuer else "a valid API key"
@@ -103,15 +103,9 @@ class Authenticator:
             raise ApiError(401, "Unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
         return Caller(key.user_id, Quota(key.id, "key", key.requests_per_minute, key.tokens_per_day))
 
-    def _user_quota(self, user_id: str) -> Quota | None:
-        """Return the quota of a user of the issuer, which all their tokens share."""
-        if self._oidc is None:
-            return None
-        return Quota(f"user:{user_id}", "user", self._oidc.requests_per_minute, self._oidc.tokens_per_day)
-
     def _count_request(self, quota: Quota) -> None:
         """Count a request of this process; raise `ApiError` above the rate limit."""
-        if quota.requests_per_minute is None:
+        if quota.id is None or quota.requests_per_minute is None:
             return
         now = time.monotonic()
         if len(self._request_times) > _MAX_TRACKED_HOLDERS:
@@ -130,7 +124,7 @@ class Authenticator:
     async def check_token_quota(self, caller: Caller) -> None:
         """Raise `ApiError` if the caller has used up the tokens of the day."""
         quota = caller.quota
-        if quota is None or quota.tokens_per_day is None:
+        if quota.id is None or quota.tokens_per_day is None:
             return
         if wait_s := await self._keys.wait_for_tokens_s(quota.id, quota.tokens_per_day):
             limit = f"{quota.tokens_per_day} tokens a day"

@@ -61,7 +61,7 @@ class Issuer:
     """Verifies tokens and returns their users."""
 
     def __init__(self, settings: OidcSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._keys: list[jwt.PyJWK] = []
         self._fetched_at = float("-inf")
         self._failed_at = float("-inf")
@@ -78,13 +78,13 @@ class Issuer:
         except (jwt.PyJWTError, ValueError, RecursionError) as error:
             raise _token_refused("it is not a JSON Web Token") from error
         algorithm = header.get("alg")
-        if algorithm not in self._settings.algorithms:
+        if algorithm not in self.settings.algorithms:
             raise _token_refused("its algorithm is not accepted (setting server.oidc.algorithms)")
         key = await self._find_key(header.get("kid"), algorithm)
         return self._user_from_claims(self._verify_claims(token, key, algorithm))
 
     def _verify_claims(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
-        settings = self._settings
+        settings = self.settings
         try:
             return jwt.decode(
                 token,
@@ -109,13 +109,13 @@ class Issuer:
             raise _token_refused("it cannot be verified") from error
 
     def _user_from_claims(self, claims: dict[str, Any]) -> str:
-        claim = self._settings.user_claim
+        claim = self.settings.user_claim
         name = claims.get(claim)
         if not (isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _MAX_NAME_LENGTH):
             raise _token_refused(f"its claim {claim!r} does not name a user")
         if claim == "email" and claims.get("email_verified") is not True:
             raise _token_refused("its email address is not verified by the issuer")
-        return self._settings.user_prefix + name
+        return self.settings.user_prefix + name
 
     # -- the issuer's keys ----------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Issuer:
                 return False
             self._fetches.append(now)
             try:
-                self._keys = await fetch_keys(self._settings)
+                self._keys = await fetch_keys(self.settings)
             except IssuerUnavailable as error:
                 self._failed_at, self._failure = time.monotonic(), error
                 _log.warning("%s", error)

@@ -3,8 +3,7 @@
 import hashlib
 import re
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from fastapi import APIRouter, Header, HTTPException
 from starlette.responses import Response
@@ -65,20 +64,12 @@ def _files() -> tuple[dict[str, bytes], str]:
     The page loads its script and styles from a folder of that version, and the script its modules beside it. A browser
     keeps them: a reload requests none again.
     """
-    files = dict(_read_folder(resources.files("lango.server.web") / "static", ""))
+    folder = Path(__file__).with_name("static")
+    found = (file for file in folder.rglob("*") if file.suffix in _TYPES)
+    files = {file.relative_to(folder).as_posix(): file.read_bytes() for file in found}
     version = _digest(b"".join(content for _, content in sorted(files.items())))
     files["index.html"] = files["index.html"].replace(b'"/page/', f'"/page/{version}/'.encode())
     return files, version
-
-
-def _read_folder(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
-    files: list[tuple[str, bytes]] = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            files += _read_folder(entry, f"{prefix}{entry.name}/")
-        elif f".{entry.name.rpartition('.')[2]}" in _TYPES:
-            files.append((prefix + entry.name, entry.read_bytes()))
-    return files
 
 
 @cache

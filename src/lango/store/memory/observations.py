@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from lango.history import count_tokens
 from lango.sessions import SessionId, SessionInfo, StoredEvent
@@ -104,27 +104,32 @@ class Batch(Struct, frozen=True):
     batch: int = 0
     standing: BatchStatus = "current"
 
-    def as_json(self) -> list[dict[str, object]]:
-        """Return the observations as JSON objects, each with the members of the batch."""
-        return [
-            {
-                "id": f"{self.batch}.{note.number}",
-                "batch": self.batch,
-                "generation": self.generation,
-                "standing": self.standing,
-                "first_seq": note.first_seq,
-                "last_seq": note.last_seq,
-                "priority": note.priority,
-                "day": note.day,
-                "text": note.text,
-                "sources": list(self.sources),
-                "model": self.model,
-                "input_tokens": self.input_tokens,
-                "output_tokens": self.output_tokens,
-                "created_at": self.created_at,
-            }
-            for note in self.observations
-        ]
+
+class ListedNote(Observation, frozen=True, kw_only=True):
+    """A note with its batch, for people."""
+
+    id: str
+    """Its batch, a dot, and its number in the batch."""
+    batch: int
+    """Observations of one model reply share a batch and its token counts."""
+    generation: int
+    """0: made from messages; more: condensed from observations."""
+    standing: BatchStatus
+    sources: Sequence[int]
+    """The batches from which it was condensed."""
+    model: str
+    input_tokens: int
+    output_tokens: int
+    created_at: float
+
+    @classmethod
+    def of(cls, note: Observation, batch: Batch) -> "ListedNote":
+        """Return a note with what its batch says of it."""
+        shared = {name: getattr(batch, name) for name in _OF_BATCH}
+        return cls(**asdict(note), id=f"{batch.batch}.{note.number}", **shared)
+
+
+_OF_BATCH = ("batch", "generation", "standing", "sources", "model", "input_tokens", "output_tokens", "created_at")
 
 
 class SessionMemory(Struct, frozen=True):
@@ -151,9 +156,10 @@ class SessionMemory(Struct, frozen=True):
         """The tokens of all current observations."""
         return sum(batch.tokens for batch in self.batches)
 
-    def as_json(self) -> list[dict[str, object]]:
-        """Return the observations as JSON objects, each with the members of its batch."""
-        return [note for batch in self.batches for note in batch.as_json()]
+    @property
+    def notes(self) -> list[ListedNote]:
+        """The observations, each with what its batch says of it."""
+        return [ListedNote.of(note, batch) for batch in self.batches for note in batch.observations]
 
 
 WindowWithMemory = tuple[SessionInfo, list[StoredEvent], SessionMemory]

@@ -98,8 +98,7 @@ def run(
     folder = nullcontext("") if chosen.store else tempfile.TemporaryDirectory(prefix="lango-eval-")
     with stdout_for_answers(), progress_bar("evaluating", "cases") as advance, folder as temporary:
         if temporary:  # nothing of an evaluation reaches the sessions, the memory and the artifacts of users
-            url = f"sqlite:///{temporary}/eval.db"
-            settings = settings.model_copy(update={"store": settings.store.model_copy(update={"url": url})})
+            settings = settings.with_store(f"sqlite:///{temporary}/eval.db")
         results, model_name = run_async(
             _evaluate(settings, files, case or (), criteria, judge, parallel, approved, advance)
         )

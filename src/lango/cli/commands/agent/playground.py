@@ -10,17 +10,14 @@ import typer
 from msgspec import Struct
 
 from lango.cli.options import AgentOptions, SessionIdArgument, read_json_option, with_shared_options
-from lango.cli.process_setup import fast_imports, run_async
 from lango.cli.session_target import LOCAL_USER
 from lango.cli.terminal_text import printable
 from lango.errors import LangoError, UsageError
 from lango.model_options import AgentOptions as TriedOptions
 
 if TYPE_CHECKING:
-    from lango.config import Settings
     from lango.runtime.playground import Changes
     from lango.runtime.runtime import Runtime
-    from lango.runtime.trace.steps import Step
 
 app = typer.Typer(help="Try something else: run turns on with changes, and compare runs.", no_args_is_help=True)
 
@@ -74,7 +71,7 @@ def run_on(
         fork = await _run_fork(runtime, session_id, turn, changes, before, user)
         return [await _read_run(runtime, session_id, turn, user), await _read_run(runtime, fork, None, user)]
 
-    _print_runs(run_async(_with_runtime(chosen.settings(), run)))
+    _print_runs(chosen.run_on_agent(run))
 
 
 @app.command()
@@ -91,7 +88,7 @@ def compare(
     async def run(runtime: "Runtime") -> list[_Run]:
         return [await _read_run(runtime, *_split_place(text), user) for text in runs]
 
-    _print_runs(run_async(_with_runtime(chosen.settings(), run)))
+    _print_runs(chosen.run_on_agent(run))
 
 
 @app.command()
@@ -124,15 +121,7 @@ def columns(
             if resume is None:
                 await runtime.sessions.delete(source, user_id=user)
 
-    _print_runs(run_async(_with_runtime(chosen.settings(), run)))
-
-
-async def _with_runtime(settings: "Settings", work: Any) -> list[_Run]:
-    with fast_imports():
-        from lango.runtime.opening import open_runtime
-
-    async with open_runtime(settings, every_session=False) as runtime:
-        return await work(runtime)
+    _print_runs(chosen.run_on_agent(run))
 
 
 def _tried(runtime: "Runtime", of: str | None, system: str | None, model: str | None) -> dict[str, TriedOptions]:
@@ -159,11 +148,10 @@ async def _read_run(runtime: "Runtime", session_id: str, turn: int | None, user:
     first, last = traced.first_seq or 0, traced.last_seq or 0
     page = await sessions.messages(session_id, user_id=user, before=last + 1, limit=_MAX_MESSAGES)
     messages = [one.message for one in page if one.message and one.seq >= first]
-    steps = [*_walk(traced.steps)]
     calls = [call for one in messages if one.role == "assistant" for call in one.tool_calls if call.output is None]
     state = (await sessions.state(session_id, user_id=user, at=last or None)).session
     usage = traced.usage
-    models = dict.fromkeys(step.model or step.name for step in steps if step.kind == "model_call")
+    models = dict.fromkeys(step.model or step.name for _, step in traced.walk() if step.kind == "model_call")
     answers = [one.content for one in messages if one.role == "assistant" and one.content]
     parts = {
         "message": next((one.content for one in messages if one.role == "user"), ""),
@@ -176,10 +164,6 @@ async def _read_run(runtime: "Runtime", session_id: str, turn: int | None, user:
         "time": "" if traced.duration_s is None else f"{traced.duration_s:.2f} s",
     }
     return _Run(f"{session_id}:{traced.turn}", parts)
-
-
-def _walk(steps: "Sequence[Step]") -> "list[Step]":
-    return [found for step in steps for found in (step, *_walk(step.steps))]
 
 
 def _json(value: Any) -> str:

@@ -94,7 +94,7 @@ def run(
     if detach:
         if names or output_format == "stream-json":
             raise UsageError("--detach: the turn runs in another process, without --approve and stream-json")
-        run_async(_leave_prompt(chosen, model, _Prompt(text, files, ()), resume, continue_newest, output_format))
+        _leave_prompt(chosen, model, _Prompt(text, files, ()), resume, continue_newest, output_format)
         return
     with stdout_for_answers() as output:
         settings = chosen.settings(model)
@@ -260,7 +260,7 @@ async def _run_prompt(
             return _EXIT_CLOSED_PIPE
 
 
-async def _leave_prompt(
+def _leave_prompt(
     chosen: AgentOptions,
     model: str | None,
     prompt: _Prompt,
@@ -269,14 +269,13 @@ async def _leave_prompt(
     output_format: str,
 ) -> None:
     """Store a prompt as a queued turn, print its session and number, and say whether a process will run it."""
-    with fast_imports():
-        from lango.runtime.opening import open_runtime
 
-    async with open_runtime(chosen.settings(model), every_session=False) as runtime:
-        target = await choose_session(runtime, resume, continue_newest)
-        id_ = target.session_id
+    async def leave(runtime: "Runtime") -> tuple[str, int, bool]:
+        id_ = (await choose_session(runtime, resume, continue_newest)).session_id
         turn = await runtime.turns.leave(id_, prompt.text, user_id=LOCAL_USER, attachments=prompt.files)
-        is_served = await runtime.has_other_replicas()
+        return id_, turn, await runtime.has_other_replicas()
+
+    id_, turn, is_served = chosen.run_on_agent(leave, model)
     if output_format == "json":
         print(json.dumps({"session_id": id_, "turn": turn, "status": "queued", "served": is_served}))
     else:

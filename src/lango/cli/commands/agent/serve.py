@@ -15,7 +15,6 @@ from lango.cli.options import (
     Model,
     Resume,
     StoreOptions,
-    load_settings,
     with_shared_options,
 )
 from lango.cli.process_setup import fast_imports, run_async
@@ -62,13 +61,10 @@ def serve(
     gc.disable()  # imported objects are never garbage; the server enables it again
     from lango.config.agent_files import find_agents
 
-    agent_paths = find_agents(path) if path is not None else []
-    settings = load_settings(chosen.config)
+    agent_paths, settings = find_agents(path), chosen.load_settings()
     named: dict[str, Any] = {"host": host, "port": port, "drain_s": drain_s, "adk_ui": adk_ui or None}
     given = {name: value for name, value in named.items() if value is not None}
     update: dict[str, Any] = {"server": settings.server.model_copy(update=given)}
-    if chosen.store:
-        update["store"] = settings.store.model_copy(update={"url": chosen.store})
     if settings.trace.requests is None:  # a developer sees what was sent; a server with users keeps it only if told to
         update["trace"] = settings.trace.model_copy(update={"requests": settings.server.auth == "none"})
     settings = settings.model_copy(update=update)

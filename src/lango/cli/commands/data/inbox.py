@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lango.cli.options import AgentOptions, Json, SessionOptions, read_json_option, with_shared_options
-from lango.cli.process_setup import fast_imports, run_async
 from lango.cli.session_target import LOCAL_USER
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import format_age, format_time, printable
@@ -20,11 +19,9 @@ from lango.grants import NewGrant
 from lango.waits import CredentialWait, EventWait, TimerWait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lango.config import Settings
+    from lango.runtime.runtime import Runtime
     from lango.runtime.stored_data import StoredData
-    from lango.waits import Answer, InboxItem, Wait
+    from lango.waits import InboxItem
 
 app = typer.Typer(help="What waits for you: list and answer.", invoke_without_command=True)
 
@@ -107,11 +104,18 @@ def answer(
 
     given = read_json_option("--payload", payload)
 
-    def to_answer(wait: "Wait") -> "Answer":
+    async def run(runtime: "Runtime") -> None:
+        wait = (await runtime.inbox.find(item_id, user_id=user)).wait
         text = _read_secret() if isinstance(wait, CredentialWait) and value == "-" else value
-        return read_answer(wait, text, grant=grant, reason=reason, update=update, payload=given)
+        answered = read_answer(wait, text, grant=grant, reason=reason, update=update, payload=given)
+        turn = await runtime.answer(wait.session_id, wait.id, answered, user_id=user)
+        if text := await turn.collect_answer():
+            print(printable(text))
+        for item in await runtime.inbox.list(user_id=user):
+            if item.wait.session_id == wait.session_id:
+                print(f"{item.id} waits now: {printable(describe_wait(item.wait))}")
 
-    run_async(_answer(chosen.settings(), item_id, user, to_answer))
+    chosen.run_on_agent(run)
 
 
 @app.command()
@@ -122,14 +126,8 @@ def cancel(
     user: User = LOCAL_USER,
 ) -> None:
     """End a timer or a wait for an event without an answer: nothing runs, and its call has an error."""
-    run_async(_cancel(chosen.settings(), item_id, user))
 
-
-async def _cancel(settings: "Settings", item_id: str, user: str) -> None:
-    with fast_imports():
-        from lango.runtime.opening import open_runtime
-
-    async with open_runtime(settings, every_session=False) as runtime:
+    async def run(runtime: "Runtime") -> None:
         wait = (await runtime.inbox.find(item_id, user_id=user)).wait
         if not isinstance(wait, TimerWait | EventWait):
             raise UsageError("only a timer or a wait for an event can be cancelled: use `lango inbox answer`")
@@ -137,19 +135,7 @@ async def _cancel(settings: "Settings", item_id: str, user: str) -> None:
             raise UsageError(f"{item_id} cannot be cancelled now: it has ended, or a turn of its session runs")
         print("cancelled")
 
-
-async def _answer(settings: "Settings", item_id: str, user: str, to_answer: "Callable[[Wait], Answer]") -> None:
-    with fast_imports():
-        from lango.runtime.opening import open_runtime
-
-    async with open_runtime(settings, every_session=False) as runtime:
-        wait = (await runtime.inbox.find(item_id, user_id=user)).wait
-        turn = await runtime.answer(wait.session_id, wait.id, to_answer(wait), user_id=user)
-        if text := await turn.collect_answer():
-            print(printable(text))
-        for item in await runtime.inbox.list(user_id=user):
-            if item.wait.session_id == wait.session_id:
-                print(f"{item.id} waits now: {printable(describe_wait(item.wait))}")
+    chosen.run_on_agent(run)
 
 
 def _read_secret() -> str:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,9 @@ from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.memory.runtime_memory import Fact
+    from collections.abc import Sequence
+
+    from lango.memory.runtime_memory import ListedNote
     from lango.runtime.stored_data import StoredData
 
 app = typer.Typer(help="Memory: show, correct, pin and forget notes and facts.", no_args_is_help=True)
@@ -42,12 +44,11 @@ def show(
     found = chosen.run_on(
         session_id, lambda app, record: app.memory.show(record.name.id, user_id=record.name.user_id, every=every)
     )
-    notes: list[dict[str, Any]] = found.as_json()
     if as_json:
-        for note in notes:
-            print(json.dumps(note | {"created_at": format_time(note["created_at"])}))
+        for note in found.notes:
+            print(json.dumps(struct_json(note)))
     else:
-        _print_notes(notes)
+        _print_notes(found.notes)
 
 
 @app.command()
@@ -58,7 +59,7 @@ def facts(chosen: FactOptions, every: IncludeInactive = False, as_json: Json = F
     found = chosen.run(lambda data: data.app(app_name).memory.facts(user_id=chosen.user, replaced=every))
     if as_json:
         for fact in found:
-            print(json.dumps(_fact_json(fact)))
+            print(json.dumps(struct_json(fact)))
         return
     for fact in found:
         replaced = f" (replaced by {fact.replaced_by})" if fact.replaced_by else " (pinned)" if fact.pinned else ""
@@ -138,27 +139,22 @@ def _fact_id(item_id: str) -> int:
     return int(item_id) if item_id.isdecimal() and len(item_id) < 19 else 0
 
 
-def _print_notes(notes: list[dict[str, Any]]) -> None:
+def _print_notes(notes: "Sequence[ListedNote]") -> None:
     if not notes:
         print("no notes yet")
     batch = 0
     for note in notes:
-        if note["batch"] != batch:
-            batch = note["batch"]
+        if note.batch != batch:
+            batch = note.batch
             print(printable(_batch_heading(note)))
-        source = f"(messages {note['first_seq']}-{note['last_seq']})"
-        print(printable(f"  {note['id']} [{note['priority']}] {note['day']} {source} {note['text']}"))
+        source = f"(messages {note.first_seq}-{note.last_seq})"
+        print(printable(f"  {note.id} [{note.priority}] {note.day} {source} {note.text}"))
 
 
-def _batch_heading(note: dict[str, Any]) -> str:
+def _batch_heading(note: "ListedNote") -> str:
     """Describe a batch of notes and its cost."""
-    origin = f"condensed from {', '.join(map(str, note['sources']))}" if note["sources"] else "observed"
-    standing = "" if note["standing"] == "current" else f", {note['standing']}"
-    cost = f"{note['model']}, {note['input_tokens']} tokens in, {note['output_tokens']} out"
-    batch = f"batch {note['batch']} (generation {note['generation']}, {origin}{standing})"
-    return f"{batch} {format_time(note['created_at'])} {cost}"
-
-
-def _fact_json(fact: "Fact") -> dict[str, Any]:
-    replaced_by = None if fact.replaced_by is None else str(fact.replaced_by)
-    return struct_json(fact) | {"id": str(fact.id), "replaced_by": replaced_by}
+    origin = f"condensed from {', '.join(map(str, note.sources))}" if note.sources else "observed"
+    standing = "" if note.standing == "current" else f", {note.standing}"
+    cost = f"{note.model}, {note.input_tokens} tokens in, {note.output_tokens} out"
+    batch = f"batch {note.batch} (generation {note.generation}, {origin}{standing})"
+    return f"{batch} {format_time(note.created_at)} {cost}"

@@ -76,12 +76,8 @@ def _print_failure(failure: "Failure") -> None:
 async def _find_request(app: "AppData", record: "SessionInfo", wanted: str) -> str:
     """Return the id of the request of the newest turns that begins with what the user typed."""
     found = await app.sessions.trace(record.name.id, user_id=record.name.user_id, limit=_SEARCHED_TURNS)
-    steps = [step for turn in found.turns for step in turn.steps]
-    ids: list[str] = []
-    while steps:
-        step = steps.pop()
-        ids += [attempt.request_id for attempt in step.attempts if attempt.request_id]
-        steps += step.steps
+    steps = [step for turn in found.turns for _, step in turn.walk()]
+    ids = [attempt.request_id for step in steps for attempt in step.attempts if attempt.request_id]
     return id_by_prefix(wanted, ids, "requests")
 
 
@@ -151,18 +147,9 @@ def print_turn(turn: "TurnTrace") -> None:
         print(printable(f"  begun by version {turn.begun_version} of the app, run last by version {turn.version}"))
     if turn.error:
         print(f"  {one_line(turn.error)}")
-    end = max([turn.started_at + (turn.duration_s or 0.0), *(step.ended_at for _, step in _walk(turn.steps))])
-    rows = [_row(step, depth, turn.started_at, end) for depth, step in _walk(turn.steps)]
+    end = max([turn.started_at + (turn.duration_s or 0.0), *(step.ended_at for _, step in turn.walk())])
+    rows = [_row(step, depth, turn.started_at, end) for depth, step in turn.walk()]
     print_table(rows, empty="  no steps", cut=["step", "notes"])
-
-
-def _walk(steps: "list[Step]") -> "Iterator[tuple[int, Step]]":
-    """Yield each step before those below it, with its depth."""
-    waiting = [(0, step) for step in reversed(steps)]
-    while waiting:
-        depth, step = waiting.pop()
-        yield depth, step
-        waiting += [(depth + 1, inner) for inner in reversed(step.steps)]
 
 
 def _row(step: "Step", depth: int, started_at: float, ended_at: float) -> dict[str, Any]:

@@ -6,9 +6,8 @@ import os
 import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
-from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -23,14 +22,7 @@ if TYPE_CHECKING:
     from lango.sessions import SessionInfo
 
 
-class ExportFormat(StrEnum):
-    """What an export is for: an import, or people."""
-
-    JSONL = "jsonl"
-    MARKDOWN = "markdown"
-    HTML = "html"
-
-
+ExportFormat = Literal["jsonl", "markdown", "html"]
 File = Annotated[Path | None, typer.Option("--output", "-o", help="The file to write; else standard output.")]
 
 
@@ -43,13 +35,13 @@ def export(
     format: Annotated[
         ExportFormat,
         typer.Option(help="jsonl: all data, for import; markdown or html: the conversation, to read and to share."),
-    ] = ExportFormat.JSONL,
+    ] = "jsonl",
 ) -> None:
     """Write a session with all its data as lines of JSON, or its conversation as a document."""
     if (session_id is None) == (not every):
         raise UsageError("name a session, or use --all")
-    if every and format is not ExportFormat.JSONL:
-        raise UsageError(f"--format {format.value} writes one conversation: name a session instead of --all")
+    if every and format != "jsonl":
+        raise UsageError(f"--format {format} writes one conversation: name a session instead of --all")
 
     async def write(data: "StoredData") -> int:
         records = await chosen.sessions(data) if session_id is None else [await chosen.session(data, session_id)]
@@ -89,8 +81,8 @@ async def _export(
     done, total = 0, sum(record.last_seq for record in records)
     for record in records:
         name, sessions = record.name, data.app(record.name.app_name).sessions
-        if format is not ExportFormat.JSONL:
-            async for part in sessions.export_document(name.id, format.value, user_id=name.user_id):
+        if format != "jsonl":
+            async for part in sessions.export_document(name.id, format, user_id=name.user_id):
                 file.write(part.encode("utf-8", "replace"))
             continue
         async for line in sessions.export_lines(name.id, user_id=name.user_id):

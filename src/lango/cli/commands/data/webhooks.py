@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lango.cli.options import Json, SessionOptions, with_shared_options
-from lango.cli.tables import print_values
-from lango.cli.terminal_text import format_time
+from lango.cli.tables import print_values, struct_json
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,23 +54,7 @@ def add(
 def list_webhooks(chosen: SessionOptions, as_json: Json = False) -> None:
     """List the webhooks of the app, with those of the settings, and how much is still to be sent to each."""
     found = chosen.run(lambda data: data.app(chosen.app_name()).webhooks.list())
-    print_values(found, _webhook_json, row=_webhook_row, as_json=as_json, empty="no webhooks", cut=("url",))
-
-
-def _webhook_json(one: "StoredWebhook") -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "url": one.url,
-        "events": list(one.events),
-        "session": one.session_id,
-        "key": one.quota_id,
-        "user": one.user_id,
-        "include_text": one.include_text,
-        "from_settings": one.from_settings,
-        "created_at": format_time(one.created_at),
-        "pending": one.pending,
-        "dead": one.dead,
-    }
+    print_values(found, struct_json, row=_webhook_row, as_json=as_json, empty="no webhooks", cut=("url",))
 
 
 def _webhook_row(one: "StoredWebhook") -> dict[str, Any]:
@@ -100,20 +83,13 @@ def delete(chosen: SessionOptions, webhook_id: WebhookId) -> None:
 def dead(chosen: SessionOptions, as_json: Json = False) -> None:
     """List what could not be sent within a day, the newest first, and why."""
     found = chosen.run(lambda data: data.app(chosen.app_name()).webhooks.dead())
-    print_values(found, _dead_json, as_json=as_json, empty="nothing was given up", cut=("url", "problem"))
+    print_values(
+        found, struct_json, row=_dead_row, as_json=as_json, empty="nothing was given up", cut=("url", "problem")
+    )
 
 
-def _dead_json(one: "DeadDelivery") -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "webhook": one.webhook_id,
-        "url": one.url,
-        "session": one.session_id,
-        "turn": one.turn,
-        "event": one.event,
-        "attempts": one.attempts,
-        "problem": one.problem,
-    }
+def _dead_row(one: "DeadDelivery") -> dict[str, Any]:
+    return {name: value for name, value in struct_json(one).items() if name not in ("user_id", "created_at")}
 
 
 @app.command()

@@ -5,16 +5,13 @@ from typing import Annotated
 import typer
 from msgspec.structs import asdict
 
-from lango.cli.options import AgentPath, Config, Json, load_settings
+from lango.cli.options import AgentPath, Json, StoreOptions, with_shared_options
 from lango.cli.process_setup import quiet_logging, run_async
 from lango.cli.tables import print_values
 
 app = typer.Typer(help="Check a new version of the agent against the turns that are open.", no_args_is_help=True)
 
 Sessions = Annotated[int, typer.Option("--sessions", min=0, help="How many of the newest sessions are checked, too.")]
-StoreUrl = Annotated[
-    str | None, typer.Option("--store", metavar="URL", help="The store, instead of the configured one.")
-]
 
 
 @app.callback()
@@ -23,13 +20,8 @@ def deploy() -> None:
 
 
 @app.command()
-def check(
-    path: AgentPath = None,
-    config: Config = None,
-    store: StoreUrl = None,
-    sessions: Sessions = 20,
-    as_json: Json = False,
-) -> None:
+@with_shared_options
+def check(chosen: StoreOptions, path: AgentPath = None, sessions: Sessions = 20, as_json: Json = False) -> None:
     """Say of each open turn and wait how this code would continue it; exit with 1 if a turn cannot continue.
 
     Nothing runs and nothing is written: check while the old version serves. If this version needs another schema of the
@@ -38,9 +30,7 @@ def check(
     quiet_logging()
     from lango.runtime.checks import check_deploy
 
-    settings = load_settings(config)
-    if store is not None:
-        settings = settings.model_copy(update={"store": settings.store.model_copy(update={"url": store})})
+    settings = chosen.load_settings()
     if path is not None:
         settings = settings.with_agent(path)
     report = run_async(check_deploy(settings, sessions))

@@ -46,7 +46,7 @@ def doctor(context: typer.Context, path: AgentPath = None, config: Config = None
     chosen_options.set(AgentOptions(config=config, path=path))
     from lango.config.agent_files import find_agents
 
-    paths = find_agents(path) if path is not None else []
+    paths = find_agents(path)
     bad = 0
     for finding in _findings(config, path, paths, offline):
         mark = {True: "ok  ", False: "FAIL", None: "note"}[finding.ok]

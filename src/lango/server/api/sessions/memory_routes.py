@@ -1,15 +1,18 @@
 """Read, correct, pin and delete the observations of a session and the facts about the user."""
 
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated
 
 from fastapi import Path, Query, Response
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
+from lango.memory.runtime_memory import Fact, ListedNote
 from lango.server.context import CurrentUser
 from lango.server.json_body import large_response
-from lango.server.schemas import COMMON_ERRORS, RecordView, RequestBody, SessionIdPath
+from lango.server.schemas import COMMON_ERRORS, RequestBody, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter
+from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1", tags=["memory"], responses=COMMON_ERRORS)
 
@@ -17,62 +20,20 @@ FactId = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["1"])]
 NoteId = Annotated[str, Path(pattern=r"^[0-9]{1,18}\.[0-9]{1,18}$", examples=["3.1"])]
 
 
-class Observation(BaseModel):
-    """One observation and its source."""
-
-    id: str
-    """Its batch, a dot, and its number in the batch."""
-    batch: int
-    """Observations of one model reply share a batch and its token counts."""
-    generation: int
-    """0: made from messages; more: condensed from observations."""
-    standing: Literal["current", "condensed", "rewound"]
-    first_seq: int
-    last_seq: int
-    priority: Literal["pinned", "high", "medium", "low"]
-    day: str
-    text: str
-    sources: list[int]
-    """The batches from which it was condensed."""
-    model: str
-    input_tokens: int
-    output_tokens: int
-    created_at: datetime
-
-
-class Memory(BaseModel):
+class SessionNotes(Struct, frozen=True):
     """The observations of a session."""
 
     observed_seq: int
     """The last message that was observed; 0: none."""
     tokens: int
     """Tokens of the part that the agent reads."""
-    observations: list[Observation]
+    observations: Sequence[ListedNote]
 
 
-class Fact(RecordView):
-    """A fact about the user across sessions, and its source."""
-
-    model_config = ConfigDict(coerce_numbers_to_str=True)
-
-    id: str
-    name: str
-    text: str
-    session_id: str
-    first_seq: int
-    last_seq: int
-    day: str
-    model: str
-    created_at: datetime
-    replaced_by: str | None = None
-    pinned: bool = False
-    """The user wrote or pinned it."""
-
-
-class FactList(BaseModel):
+class FactList(Struct, frozen=True):
     """The facts about the user."""
 
-    facts: list[Fact]
+    facts: Sequence[Fact]
 
 
 class MemoryEdit(RequestBody):
@@ -98,7 +59,7 @@ class ForgetResult(BaseModel):
     forgotten: bool
 
 
-@router.get("/sessions/{session_id}/memory", response_model=Memory)
+@router.get("/sessions/{session_id}/memory", responses=reference_to(SessionNotes))
 async def read_memory(
     session_id: SessionIdPath,
     user: CurrentUser,
@@ -106,16 +67,9 @@ async def read_memory(
 ) -> Response:
     """Read the observations that the agent reads, each with its source messages."""
     memory = user.runtime.memory
-    recalled = await memory.show(session_id, user_id=user.id)
-    batches = await memory.history(session_id, user_id=user.id) if every else recalled.batches
-
-    def shown() -> dict[str, Any]:
-        notes = [
-            Observation.model_validate(note).model_dump(mode="json") for batch in batches for note in batch.as_json()
-        ]
-        return {"observed_seq": recalled.observed_seq, "tokens": recalled.tokens, "observations": notes}
-
-    return await large_response(shown)
+    current = await memory.show(session_id, user_id=user.id)
+    listed = await memory.show(session_id, user_id=user.id, every=True) if every else current
+    return await large_response(lambda: shown(SessionNotes(current.observed_seq, current.tokens, listed.notes)))
 
 
 @router.patch("/sessions/{session_id}/memory/{note_id}")
@@ -136,15 +90,13 @@ async def forget_note(session_id: SessionIdPath, note_id: NoteId, user: CurrentU
     return ForgetResult(forgotten=forgotten)
 
 
-@router.get("/memory", response_model=FactList)
+@router.get("/memory", responses=reference_to(FactList))
 async def read_facts(
     user: CurrentUser, every: Annotated[bool, Query(alias="all", description="Include replaced facts.")] = False
 ) -> Response:
     """Read the facts about the caller across sessions."""
     facts = await user.runtime.memory.facts(user_id=user.id, replaced=every)
-    return await large_response(
-        lambda: {"facts": [Fact.model_validate(fact).model_dump(mode="json") for fact in facts]}
-    )
+    return await large_response(lambda: shown(FactList(facts)))
 
 
 @router.patch("/memory/{fact_id}")

@@ -70,7 +70,6 @@ async def run_on(session_id: SessionIdPath, wanted: RunOn, user: CurrentUser) ->
     user.require_operator("do it", "it may use any model and prompt")
     await user.check_token_quota()
     agents = {name: AgentOptions(one.system, one.model) for name, one in wanted.agents.items()}
-    quota = user.caller.quota
     changes = Changes(wanted.message, agents, wanted.results, wanted.state)
     fork, running = await user.runtime.playground.run_on(
         session_id,
@@ -78,8 +77,8 @@ async def run_on(session_id: SessionIdPath, wanted: RunOn, user: CurrentUser) ->
         changes,
         before=wanted.before,
         user_id=user.id,
-        quota_id=quota.id if quota else None,
-        tokens_per_day=quota.tokens_per_day if quota else None,
+        quota_id=user.caller.quota.id,
+        tokens_per_day=user.caller.quota.tokens_per_day,
         new_id=wanted.id,
         title=wanted.title,
     )

@@ -4,9 +4,10 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Response
+from msgspec.structs import asdict
 from pydantic import BaseModel
 
-from lango.runtime.turns import StoredTurn
+from lango.runtime.turns import FailedTurn, StoredTurn, UnfinishedTurn
 from lango.server.api.paging import PageSize
 from lango.server.api.turns.turn_routes import STREAM_RESPONSES, LastEventId, parse_last_event_id
 from lango.server.context import AgentUser, CurrentUser
@@ -73,33 +74,14 @@ async def list_turns(
 ) -> ListedTurns:
     """List the caller's open turns, the oldest first, or those that failed for good, the newest first."""
     turns = user.runtime.turns
-    if state == "open":
-        found = [
-            ListedTurn(
-                session_id=one.session.id,
-                turn=one.turn,
-                state=one.status,
-                since=as_datetime(one.since),
-                attempts=one.attempts,
-            )
-            for one in (await turns.unfinished(user.id))[:limit]
-        ]
-    else:
-        found = [
-            ListedTurn(
-                session_id=one.session.id,
-                turn=one.turn,
-                state="failed",
-                since=as_datetime(one.failed_at),
-                attempts=one.attempts,
-                error=one.error,
-                message=one.message,
-                can_retry=one.can_retry,
-                first_words=one.first_words,
-            )
-            for one in await turns.failed(user.id, limit)
-        ]
-    return ListedTurns(turns=found)
+    found = (await turns.unfinished(user.id))[:limit] if state == "open" else await turns.failed(user.id, limit)
+    return ListedTurns(turns=[_listed(one) for one in found])
+
+
+def _listed(one: UnfinishedTurn | FailedTurn) -> ListedTurn:
+    state, since = ("failed", one.failed_at) if isinstance(one, FailedTurn) else (one.status, one.since)
+    shown = {"session_id": one.session.id, "state": state, "since": as_datetime(since)}
+    return ListedTurn.model_validate(asdict(one) | shown)
 
 
 @router.get("/sessions/{session_id}/turns/{turn}")

@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query
 from msgspec import Struct
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse
@@ -51,13 +51,10 @@ async def delete_all_credentials(user: CurrentUser) -> DeletedCredentials:
 
 
 @router.delete("/credentials/{key:path}", status_code=204)
-async def delete_credential(
-    key: Annotated[str, Path(max_length=600, examples=["account"])], user: CurrentUser
-) -> Response:
+async def delete_credential(key: Annotated[str, Path(max_length=600, examples=["account"])], user: CurrentUser) -> None:
     """Delete a credential: the next use of its tool asks again. It is not revoked at the server that granted it."""
     if not await user.runtime.credentials.delete(key, user_id=user.id):
         raise not_found(f"there is no credential {key!r}")
-    return Response(status_code=204)
 
 
 @callback_router.get(

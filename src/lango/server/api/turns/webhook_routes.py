@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Path, Response
+from fastapi import Path
 from msgspec import Struct
 from pydantic import BaseModel, Field
 
@@ -68,8 +68,7 @@ def _owner(user: AgentUser) -> str | None:
 @router.post("/webhooks", status_code=201, responses=_REFUSED)
 async def add_webhook(new: NewWebhook, user: CurrentUser) -> AddedWebhook:
     """Add a webhook. Its secret is in the answer, and nowhere else."""
-    quota = user.caller.quota
-    if new.of_key and quota is None:
+    if new.of_key and user.caller.quota.id is None:
         raise WebhookRefused("of_key: the request came without an API key")
     if new.session_id is None and not new.of_key:
         user.require_operator("add it", "a webhook of the whole app is notified of the turns of all users")
@@ -82,7 +81,7 @@ async def add_webhook(new: NewWebhook, user: CurrentUser) -> AddedWebhook:
             events=new.events,
             session_id=new.session_id,
             user_id=user.id if is_own else None,
-            quota_id=quota.id if new.of_key and quota else None,
+            quota_id=user.caller.quota.id if new.of_key else None,
             include_text=new.include_text,
         )
     except CredentialKeyError as error:
@@ -103,21 +102,19 @@ async def list_dead(user: CurrentUser) -> JsonResponse:
 
 
 @router.post("/dead-deliveries/{delivery_id}/resend", status_code=204)
-async def resend(delivery_id: Annotated[str, Path(max_length=100, examples=["msg_1"])], user: CurrentUser) -> Response:
+async def resend(delivery_id: Annotated[str, Path(max_length=100, examples=["msg_1"])], user: CurrentUser) -> None:
     """Send a delivery that was given up again."""
     if not await user.runtime.webhooks.resend(delivery_id, user_id=_owner(user)):
         raise not_found(f"there is no delivery {delivery_id!r} that was given up")
-    return Response(status_code=204)
 
 
 @router.delete("/webhooks/{webhook_id}", status_code=204, responses=_REFUSED)
 async def delete_webhook(
     webhook_id: Annotated[str, Path(max_length=100, examples=["wh_1"])], user: CurrentUser
-) -> Response:
+) -> None:
     """Delete a webhook, with what was still to be sent to it; one of the settings is deleted there."""
     found = [one for one in await user.runtime.webhooks.list(user_id=_owner(user)) if one.id == webhook_id]
     if any(one.from_settings for one in found):
         raise WebhookRefused(f"the webhook {webhook_id!r} is in the settings of the server: delete it there")
     if not await user.runtime.webhooks.delete(webhook_id, user_id=_owner(user)):
         raise not_found(f"there is no webhook {webhook_id!r}")
-    return Response(status_code=204)

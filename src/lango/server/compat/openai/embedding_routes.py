@@ -80,7 +80,7 @@ async def create_embeddings(request_body: EmbeddingsRequest, user: CurrentUser) 
     except ConfigError as error:
         raise ApiError(400, "embeddings_not_configured", f"model: {error}") from error
     tokens = made.input_tokens or 0
-    if user.caller.quota is not None:
+    if user.caller.quota.id is not None:
         await user.runtime.keys.spend(user.caller.quota.id, tokens)
     in_base64 = request_body.encoding_format == "base64"
 
