@@ -192,6 +192,18 @@ class StoredEvent(Struct, frozen=True):
         return "".join(text for text in thoughts if isinstance(text, str))
 
     @property
+    def text_place(self) -> list[int] | None:
+        """Where its text began, if other agents spoke meanwhile: after which message, and the number of its block.
+
+        Messages are numbered as their texts ended.
+        """
+        match (self.extra or {}).get(TEXT_PLACE):
+            case [int(block), int(passed)] if 0 < block <= MAX_BLOCKS and 0 <= passed < self.seq:
+                return [self.seq - 1 - passed, block]
+            case _:
+                return None
+
+    @property
     def client_call_ids(self) -> frozenset[str]:
         """The ids of the calls of client tools in the message."""
         metadata: Mapping[str, Any] = (self.extra or {}).get("custom_metadata") or {}
@@ -216,6 +228,11 @@ STEERING = "lango_steering"
 
 NOTE = "lango_note"
 """In the `extra` of a message that Lango wrote to the model in the user's place."""
+
+TEXT_PLACE = "lango_text_place"
+"""In the `extra` of a message whose text grew beside that of another agent: see `StoredEvent.text_place`."""
+MAX_BLOCKS = 1_000_000
+"""As many events as a turn can have."""
 
 
 def is_steering(extra: Mapping[str, Any] | None) -> bool:

@@ -55,6 +55,10 @@ class Reply(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     answer: Approve | Refuse | Value | Result
     to: str = ""
     """The tool that waited; empty: a workflow that needed a value."""
+    question: str = ""
+    """What the workflow asked, for the people who edit the case."""
+    schema: Mapping[str, Any] | None = None
+    """What the value had to fit, for the form that edits it."""
 
     def fits(self, wait: Wait) -> bool:
         """Whether it answers a wait."""

@@ -140,6 +140,66 @@ async def test_a_case_is_saved_edited_run_and_its_failure_opened(page: Page, sit
     await expect(dialog.get_by_text("refund", exact=True)).to_have_count(0)
 
 
+ORDER = {
+    "type": "object",
+    "properties": {"size": {"type": "integer"}, "colour": {"enum": ["red", "blue"]}},
+    "required": ["size", "colour"],
+}
+REPLIES: list[Any] = [
+    {"to": "refund", "answer": {"type": "approve", "grant": {"arguments": {"order": {"any": True}}}}},
+    {"to": "refund", "answer": {"type": "approve"}},
+    {
+        "question": "What do you order?",
+        "schema": ORDER,
+        "answer": {"type": "value", "value": {"size": 1, "colour": "red"}},
+    },
+    {"to": "ship", "answer": {"type": "result", "result": {"at": "sea"}, "will_continue": False}},
+]
+
+
+async def test_the_replies_of_a_person_are_edited_as_fields(page: Page, site: Site, folder: Path) -> None:
+    file = folder / "replies.evalset.json"
+    exchange = {"user_content": {"role": "user", "parts": [{"text": "Go"}]}}
+    case = {"eval_id": "go", "conversation": [exchange], "lango": {"replies": [REPLIES]}}
+    file.write_text(json.dumps({"eval_set_id": "replies", "eval_cases": [case]}))
+
+    def saved() -> list[Any]:
+        [[replies]] = [one["lango"]["replies"] for one in json.loads(file.read_text())["eval_cases"]]
+        return replies
+
+    await page.goto(site.url)
+    await page.get_by_role("button", name="Test cases").click()
+    await page.get_by_role("button", name="Edit go", exact=True).click()
+    editor = page.get_by_role("dialog", name="Edit go")
+    replies = editor.get_by_role("group", name="What a person replies to message 1")
+    await replies.get_by_label("Kind of message 1, reply 2").select_option("Refuse")
+    await replies.get_by_label("Reason of message 1, reply 2").fill("Too much.")
+    await replies.get_by_label("size").fill("2")
+    await replies.get_by_label("colour").select_option("blue")
+    await replies.get_by_role("textbox", name="at", exact=True).fill("home")
+    await check_accessibility(page, "light", "dark")
+    async with page.expect_response("**/page/evals/case?**"):
+        await editor.get_by_role("button", name="Save", exact=True).click()
+    assert saved() == [
+        REPLIES[0],
+        {"to": "refund", "answer": {"type": "refuse", "reason": "Too much."}},
+        {**REPLIES[2], "answer": {"type": "value", "value": {"size": 2, "colour": "blue"}}},
+        {"to": "ship", "answer": {"type": "result", "result": {"at": "home"}, "will_continue": False}},
+    ]
+
+    await page.get_by_role("button", name="Edit go", exact=True).click()
+    for number in (4, 3, 2):
+        await replies.get_by_role("button", name=f"Remove message 1, reply {number}").click()
+    await replies.get_by_role("button", name="Add a reply").click()
+    await editor.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.locator(".toast")).to_contain_text("Not saved: message 1, reply 2: name the tool")
+    await replies.get_by_label("Kind of message 1, reply 2").select_option("Give a value")
+    await replies.get_by_label("Value of message 1, reply 2").fill("blue")
+    async with page.expect_response("**/page/evals/case?**"):
+        await editor.get_by_role("button", name="Save", exact=True).click()
+    assert saved() == [REPLIES[0], {"answer": {"type": "value", "value": "blue"}}]
+
+
 async def test_no_one_reads_another_users_sessions(page: Page, site: Site) -> None:
     site.script.add("hello")
     await page.goto(site.url)

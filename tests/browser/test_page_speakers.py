@@ -145,3 +145,31 @@ async def test_agents_that_speak_at_once_are_shown_at_once_live_and_after_a_relo
         await page.reload()
         await expect(blocks).to_have_text([*of_anna, *of_ben, *output])
         await page.goto("about:blank")  # before its server stops
+
+
+@pytest.mark.parametrize("shape", ["in_sequence", "in_workflow"])
+async def test_the_agent_that_began_first_stands_first_although_it_ends_last_live_and_after_a_reload(
+    page: Page, tmp_path: Path, shape: str
+) -> None:
+    panel = Panel()
+    async with serving_script(tmp_path, root_agent=getattr(panel, shape)()) as site:
+        await page.goto(site.url)
+        await send(page, "What do you think?")
+        blocks = answer(page).locator(".speaker, .thought, .text, .tool-name")
+        panel.models["ben"].may_begin.set()
+        await expect(answer(page)).to_contain_text("ben thinks")
+        panel.models["anna"].may_begin.set()
+        await expect(answer(page)).to_contain_text("anna thinks")
+        panel.models["anna"].may_end.set()
+        of_anna, of_ben = (
+            [name, f"Thoughts{name} ponders", f"{name} thinks that it is right.", "look_up", f"{name} is sure."]
+            for name in ("anna", "ben")
+        )
+        await expect(blocks).to_have_text([*of_ben[:2], "ben thinks that", *of_anna])
+        panel.models["ben"].may_end.set()
+        await wait_until_finished(page)
+        output = [] if shape == "in_sequence" else ["panel", re.compile("anna is sure")]
+        await expect(blocks).to_have_text([*of_ben, *of_anna, *output])
+        await page.reload()
+        await expect(blocks).to_have_text([*of_ben, *of_anna, *output])
+        await page.goto("about:blank")  # before its server stops

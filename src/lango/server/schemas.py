@@ -333,6 +333,9 @@ class Message(BaseModel):
     """Identifies its turn: the same as in the turn's `accepted` event."""
     is_steering: bool = False
     """Whether it came while its turn ran, and was taken into it."""
+    text_place: list[int] | None = None
+    """Of a text that grew beside another agent's: the `seq` after which it began, and its block. Messages are numbered
+    as their texts ended."""
     nodes: list[NodeView] = []
     """Of the message that starts a turn: the nodes of the workflow that ran in it, in the order of their starts."""
     artifacts: list[SavedArtifact] = []
@@ -358,6 +361,7 @@ class Message(BaseModel):
             thoughts=stored.thoughts,
             invocation_id=stored.invocation_id,
             is_steering=is_steering(stored.extra),
+            text_place=stored.text_place,
             nodes=[NodeView.from_event(event) for event in details.nodes],
             artifacts=[SavedArtifact(name=name, version=version) for name, version in details.artifacts],
             error=failed and ErrorDetail(type=failed.error, message=to_client_json(failed.message)),

@@ -17,6 +17,8 @@ class _Block(Struct):
 
     author: str
     branch: str
+    stored_before: int
+    """How many messages the run had stored when it began."""
     pieces: list[str] = []
 
 
@@ -31,6 +33,7 @@ class TextBlocks:
         """The blocks that have not ended, in the order in which they began."""
         self._failed: set[tuple[str, str]] = set()
         """The agents whose model failed, each with its branch."""
+        self._stored = 0
 
     @property
     def text(self) -> str:
@@ -40,7 +43,7 @@ class TextBlocks:
     def begin(self, author: str, branch: str) -> int:
         """Begin the text of a model response; return its number."""
         number = self._next_block()
-        self._blocks[number] = _Block(author, branch)
+        self._blocks[number] = _Block(author, branch, self._stored)
         self._streaming.append(number)
         return number
 
@@ -71,6 +74,21 @@ class TextBlocks:
         self._streaming.remove(number)
         del self._blocks[number]
         return TextWithdrawn(self._next_id(), number, author)
+
+    def note_stored(self, messages: int = 1) -> None:
+        """Note that messages of the turn were stored."""
+        self._stored += messages
+
+    def place_of(self, author: str, branch: str, text: str) -> list[int] | None:
+        """Return the place of a text that is stored next, or None if no other agent spoke since it began.
+
+        It is the number of its block, and how many messages were stored since that began.
+        """
+        number = self.find_streaming(author, branch, text)
+        if number is None:
+            return None
+        passed = self._stored - self._blocks[number].stored_before
+        return [number, passed] if passed or len(self._streaming) > 1 else None
 
     def has_text(self, number: int) -> bool:
         """Whether a block has text, and not only thoughts."""

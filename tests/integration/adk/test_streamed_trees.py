@@ -44,6 +44,9 @@ TREES: st.SearchStrategy[Tree] = st.recursive(
 )
 
 
+LAST = 1_000_000
+
+
 class SlowWriter:
     """A model that writes its pieces with pauses, after a call of a tool if it is set so."""
 
@@ -98,9 +101,11 @@ def build(tree: Tree, names: Iterator[str]) -> BaseAgent:
 
 
 def texts_of(stored: list[StoredEvent]) -> list[tuple[str, str]]:
+    """Return the stored texts in the order in which they began."""
+    begun = sorted(stored, key=lambda event: event.text_place or [event.seq - 1, LAST])
     return [
         (event.message.author, event.message.content)
-        for event in stored
+        for event in begun
         if event.message and event.message.role == "assistant" and event.message.content
     ]
 
@@ -120,7 +125,7 @@ async def check(tree: Tree) -> None:
             blocks.setdefault(event.block, []).append(event)
     assert all(len({event.author for event in deltas}) == 1 for deltas in blocks.values())
     streamed = [(deltas[0].author, "".join(event.text for event in deltas)) for deltas in blocks.values()]
-    assert sorted(streamed) == sorted(stored), "each stored text is a block"
+    assert streamed == stored, "each stored text is a block, and the order of their beginnings is known"
     assert StreamedText(events).by_author == [*_joined(streamed)]
     ends = [event.block for event in events if isinstance(event, TextEnd)]
     assert sorted(ends) == sorted(blocks)

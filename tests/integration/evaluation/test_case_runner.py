@@ -1,11 +1,15 @@
 """Cases run against an agent with a scripted model: their sessions, their state, the judge, and what ADK reads."""
 
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.adk.evaluation.local_eval_sets_manager import load_eval_set_from_file
+from google.adk.events import RequestInput
+from google.adk.workflow import START, Workflow, node
+from pydantic import BaseModel
 
 from lango import Settings, open_runtime, tool
 from lango.adk.evaluation.eval_set import add_case, read_cases
@@ -18,6 +22,7 @@ from lango.messages import Attachment, ToolCall
 from lango.providers import Request
 from lango.sessions import SessionId
 from lango.testing import ScriptedProvider
+from lango.waits import Value
 from tests.support.runtimes import store_of
 
 IMAGE = Attachment("dot.png", "image/png", b"\x89PNG dot")
@@ -88,6 +93,38 @@ async def test_a_session_becomes_a_case_that_adk_reads_and_that_passes(tmp_path:
     assert all(result.passed for result in results)
     assert all("Speak Norwegian." in request.system for request in provider.requests), "the first state is set"
     assert len({(result.user_id, result.session_id) for result in results}) == 2, "each has a user of its own"
+
+
+class Order(BaseModel):
+    """An order."""
+
+    size: int
+    gift: bool = False
+
+
+async def ask_for_order(node_input: Any) -> AsyncGenerator[Any, None]:
+    yield RequestInput(message="What do you order?", response_schema=Order)
+
+
+async def test_a_saved_value_has_the_question_and_the_schema_that_it_answers(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.evalset.json"
+    flow = Workflow(name="flow", edges=[(START, node(ask_for_order))])
+    chosen = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/lango.db"}})
+    async with open_runtime(chosen, root_agent=flow) as runtime:
+        await runtime.run("s", "go")
+        [wait] = await runtime.waits("s")
+        await (await runtime.answer("s", wait.id, Value({"size": 3}))).wait()
+        name = SessionId(runtime.app_name, "user", "s")
+        add_case(cases, await session_case(store_of(runtime), name, "order"))
+        [case] = read_cases(cases)
+        [[reply]] = case.checks.replies
+        assert isinstance(reply.answer, Value)
+        assert (reply.answer.value["size"], reply.question) == (3, "What do you order?")
+        assert reply.schema
+        assert reply.schema["properties"].keys() == {"size", "gift"}
+        runner = CaseRunner(runtime, ModelJudge(chosen, "", ScriptedProvider([])), lambda file: DEFAULT_CRITERIA)
+        [result] = await runner.run([case], 1)
+        assert result.why == ""
 
 
 async def test_what_differs_fails_with_its_reason(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTo
 from google.adk.workflow import START, Workflow, node
 
 from lango import open_runtime
+from lango.errors import Conflict
+from lango.runtime.playground import Changes
 from lango.runtime.runtime import Runtime
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
 from tests.agents.answers import open_credentials, submit_credential
@@ -195,3 +197,38 @@ async def test_a_tool_that_needs_a_credential_goes_on_after_a_kill_at_each_commi
         assert ended == whole, copy.name
         assert again.effects_by_name["account"] + before.finished["account"] == 1, copy.name
         assert "account None" not in again.effects, copy.name
+
+
+@pytest.mark.filterwarnings("ignore:Setting per-request cookies:DeprecationWarning")  # ADK's own request
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_turn_after_a_credential_runs_on_from_its_end_and_from_its_start(
+    tmp_path: Path, shape: str, oauth: OAuthServer
+) -> None:
+    journal = Journal()
+    settings = settings_for(f"sqlite:///{tmp_path}/runs.db")
+    async with open_runtime(settings, root_agent=SHAPES[shape](journal, oauth)) as runtime:
+        await runtime.sessions.create("s")
+        await ask(runtime)
+        await give(runtime, oauth)
+        [_, turn] = (await runtime.sessions.trace("s")).turns
+        before = (await runtime.sessions.messages("s"))[-1].seq + (turn.steps[-1].kind != "agent")
+        end = runtime.playground.run_on("s", turn.turn, Changes(), before=before, new_id="end")
+        if shape == "a tool that is a node":
+            with pytest.raises(Conflict, match="a node of its workflow, which is not kept"):
+                await end
+            return
+        _, running = await end
+        await running.wait()
+        assert running.error is None
+        assert journal.effects.count("account alice") == 1, "no tool runs twice"
+        assert not await runtime.sessions.check("end")
+        start = runtime.playground.run_on("s", turn.turn, Changes(), new_id="start")
+        if shape == "a function that is a node":
+            with pytest.raises(Conflict, match="a node of its workflow, which is not kept"):
+                await start
+        else:
+            _, running = await start
+            await running.wait()
+            assert running.error is None
+            asked = await open_credentials(runtime, "start")
+            assert journal.effects.count("account alice") == 2 - len(asked), "the stored one, or it asks again"

@@ -1,5 +1,6 @@
 """A turn runs on from one of its steps with something changed, as a fork; the original stays."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -15,16 +16,17 @@ from google.genai import types
 
 from lango import Tool, open_runtime
 from lango.adk import ProviderLlm
-from lango.errors import AgentFailed, Conflict, ModelOptionsRefused, StateRefused, TraceNotFound
+from lango.errors import AgentFailed, Conflict, ModelOptionsRefused, ProviderRejected, StateRefused, TraceNotFound
 from lango.messages import ToolCall
 from lango.model_options import AgentOptions
 from lango.runtime.playground import Changes
 from lango.runtime.runtime import Runtime
-from lango.store.engine.database import Operation
 from lango.testing import Entry, ScriptedProvider
+from lango.tools import client_tool
 from lango.waits import Approve, Value
+from tests.agents.answers import submit_results
 from tests.agents.parts import settings_for
-from tests.support.runtimes import store_of
+from tests.support.kill_points import until_idle
 
 RUNS: list[str] = []
 
@@ -221,22 +223,96 @@ async def test_a_turn_after_an_input_runs_on_from_its_agent(store_url: str) -> N
         assert not await runtime.sessions.check("g")
 
 
-async def test_a_turn_after_a_credential_is_refused_with_its_reason(sqlite_url: str) -> None:
-    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider(["hi"])) as runtime:
-        await runtime.run("s", "hello")
-        store = store_of(runtime)
-        for request, why in (
-            ('{"answer": {"kind": "credential", "wait_id": "x"}}', "a credential, which is not kept"),
-            ('{"retry_of": "e1"}', "the turn before it"),
-        ):
-            await store.write(_set_request, request)
-            with pytest.raises(Conflict, match=why):
-                await runtime.playground.run_on("s", 1, Changes(), new_id="f")
-        assert await runtime.sessions.find("f") is None
+async def test_a_turn_that_tries_results_again_runs_on_from_its_steps(store_url: str) -> None:
+    pick = client_tool("pick", "Pick a color.", {"type": "object", "properties": {}})
+    provider = ScriptedProvider(
+        [
+            [ToolCall("c1", "pick", {})],
+            ProviderRejected("no"),
+            [ToolCall("c2", "look", {"place": "attic"})],
+            "Red.",
+            "Green.",
+        ]
+    )
+    RUNS.clear()
+    async with open_runtime(settings_for(store_url), root_agent=helper(provider)) as runtime:
+        await (await runtime.submit("s", "pick one", client_tools=[pick])).wait()
+        for _ in range(2):  # the first turn with the result fails
+            await (await submit_results(runtime, "s", {"c1": {"color": "red"}})).wait()
+        assert (await texts(runtime, "s"))[-1] == "Red."
+        turn = (await runtime.sessions.trace("s")).turns[-1]
+        last = (await runtime.sessions.messages("s"))[-1].seq
+        _, running = await runtime.playground.run_on("s", turn.turn, Changes(), before=last, new_id="f")
+        assert await running.collect_answer() == "Green."
+        assert provider.requests[-1].messages == provider.requests[-2].messages
+        assert RUNS == ["attic"], "the tool did not run again"
+        assert not await runtime.sessions.check("f")
 
 
-def _set_request(request: str) -> Operation[None]:
-    yield "UPDATE turns SET request = $1", (request,)
+class Teller:
+    """An agent that pays twice, in three versions: the first two are stopped while they pay."""
+
+    def __init__(self, *script: Entry) -> None:
+        self.paid: list[int] = []
+        self.provider = ScriptedProvider(script)
+        self.holds, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def pay(self, n: int) -> dict[str, int]:
+        """Pay."""
+        self.paid.append(n)
+        if len(self.paid) <= 2:
+            self.holds.set()
+            await self.may_end.wait()
+        return {"paid": n}
+
+    def agent(self, name: str) -> LlmAgent:
+        """Make an agent that reads only the newest message: what it paid before an update looks undone to it."""
+        model = ProviderLlm(self.provider, "m")
+        return LlmAgent(name=name, model=model, tools=[self.pay], include_contents="none")
+
+    async def stop(self, runtime: Runtime) -> None:
+        """Stop a version while it pays."""
+        await self.holds.wait()
+        closing = asyncio.create_task(runtime.close())
+        await asyncio.sleep(0)
+        self.may_end.set()
+        await closing
+        self.holds.clear()
+        self.may_end.clear()
+
+
+async def test_a_turn_that_continued_after_updates_runs_on_from_its_steps(store_url: str) -> None:
+    first, second = [ToolCall("c1", "pay", {"n": 1})], [ToolCall("c2", "pay", {"n": 2})]
+    teller = Teller(first, second, "Both paid.", "Paid, both.", first, "Again.", second, "Taken over.", "Anew.")
+    settings = settings_for(store_url, name="app")
+    async with open_runtime(settings, root_agent=teller.agent("shop")) as runtime:
+        await runtime.submit("s", "pay")
+        await teller.stop(runtime)
+    async with open_runtime(settings, root_agent=teller.agent("store")) as runtime:
+        await teller.stop(runtime)
+    async with open_runtime(settings, root_agent=teller.agent("till")) as runtime:
+        await until_idle(runtime)
+        stored = await runtime.sessions.messages("s")
+        notes = [one.seq for one in stored if one.message and one.message.role == "system"]
+        assert stored[-1].message
+        assert (stored[-1].message.content, teller.paid, len(notes)) == ("Both paid.", [1, 2], 2)
+
+        async def run_on(before: int | None, new_id: str) -> str:
+            _, running = await runtime.playground.run_on("s", 1, Changes(), before=before, new_id=new_id)
+            answer = await running.collect_answer()
+            assert not await runtime.sessions.check(new_id)
+            return answer
+
+        assert await run_on(stored[-1].seq, "end") == "Paid, both."
+        assert teller.provider.requests[-1].messages == teller.provider.requests[-2].messages
+        assert await run_on(notes[1] + 1, "after") == "Again."
+        assert teller.paid == [1, 2], "what was paid before the updates is not paid again"
+        with pytest.raises(Conflict, match=f"run on from a step before it, or after message {notes[1]}"):
+            await run_on(notes[0] + 1, "between")
+        assert await run_on(notes[0], "before") == "Taken over."
+        assert teller.paid == [1, 2, 2], "what was paid before that step is not paid again"
+        assert await run_on(None, "start") == "Anew."
+        assert await runtime.sessions.messages("s") == stored, "the original stays"
 
 
 async def test_what_cannot_be_run_on_is_refused_and_leaves_no_fork(sqlite_url: str) -> None:

@@ -107,10 +107,12 @@ def _replies(turn: _Turn) -> Iterator[Reply]:
     for response in (response for event in turn.answers for response in event.get_function_responses()):
         call = asked.get(response.id)
         given: dict[str, Any] = response.response or {}
+        arguments: dict[str, Any] = (call.args if call else None) or {}
         if response.name == INPUT_CALL:
-            yield Reply(Value(given.get("result", given)))
+            schema = as_object(arguments.get("response_schema")) or None
+            yield Reply(Value(given.get("result", given)), "", str(arguments.get("message") or ""), schema)
         elif response.name == CONFIRMATION_CALL:
-            original: dict[str, Any] = ((call.args if call else None) or {}).get("originalFunctionCall") or {}
+            original: dict[str, Any] = arguments.get("originalFunctionCall") or {}
             tool, payload = str(original.get("name") or ""), given.get("payload")
             reason = as_object(payload).get(REFUSAL_REASON, "")
             yield Reply(Approve(payload=payload) if given.get("confirmed") else Refuse(str(reason)), tool)

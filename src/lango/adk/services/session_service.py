@@ -40,7 +40,7 @@ from lango.adk.turn.turn_run import TurnRun, turn_of_session
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.history import load_limit, load_tokenizer
 from lango.messages import ToolCall
-from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo, StoredEvent
+from lango.sessions import CONFIRMATION_CALL, TEXT_PLACE, SessionId, SessionInfo, StoredEvent
 from lango.store import Store
 from lango.store.codec.records import NewEvent, without_temporary_state
 from lango.store.codec.rows import approval_subject, garbage_collection_paused
@@ -263,6 +263,7 @@ class SqlSessionService(StoredService, BaseSessionService):
         set_version(session, SessionVersion(version.key, version.name, appended.revision, appended.seq))
         if turn is not None:
             turn.end_model_call(event, appended.seq)
+            turn.output.sink.blocks.note_stored(entry.message is not None)
         is_shown = appended.repeated and shows_event(session, event)
         is_loaded = entry.message is not None or self._budget_tokens is None
         show_event(session, event, as_event=is_loaded and not is_shown)
@@ -281,6 +282,7 @@ class SqlSessionService(StoredService, BaseSessionService):
             about = version.name, version.revision
             taken = await self._store.take_messages(lease, about, invocation_id, place)
             if taken.messages:
+                turn.output.sink.blocks.note_stored(len(taken.messages))
                 last_seq = taken.messages[-1].seq
                 set_version(session, SessionVersion(version.key, version.name, taken.revision, last_seq))
             events = stored_to_events(taken.messages, self._root_agent_name)
@@ -350,8 +352,17 @@ def _is_from_code(turn: TurnRun, event: Event) -> bool:
 
 
 def _marks(turn: TurnRun, event: Event) -> dict[str, Any]:
-    """Return what the event itself does not show: that code made it, and the schemas of tools that it asks about."""
+    """Return what the event itself does not show.
+
+    It is that code made it, where its text began among those of other agents, and the schemas of tools that it asks
+    about.
+    """
     marks: dict[str, Any] = {FROM_CODE: True} if _is_from_code(turn, event) else {}
+    texts = [part for part in (event.content and event.content.parts) or () if part.text]
+    if texts and event.author != "user":
+        text = "".join(part.text or "" for part in texts if not part.thought)
+        if (place := turn.output.sink.blocks.place_of(event.author, event.branch or "", text)) is not None:
+            marks[TEXT_PLACE] = place
     about = [_tool_of_request(call) for call in event.get_function_calls() if call.name == CONFIRMATION_CALL]
     schemas = {name: schema for name in about if (schema := turn.app.tool_schema(event.author, name)) is not None}
     return marks | {TOOL_SCHEMAS: schemas} if schemas else marks

@@ -19,29 +19,46 @@ from lango.store.turns.event_log import begin_log
 from lango.store.turns.submit import NEW_EPOCH
 
 _TURN = """
-SELECT t.first_seq, t.invocation_id, t.request, t.first_epoch, t.begun_version, t.version, t.continued_seq, m.role,
+SELECT t.first_seq, t.invocation_id, t.request, t.first_epoch, t.begun_version, t.version, t.continued_seq,
+    t.continued_epoch, m.role,
     (SELECT MIN(n.first_seq) FROM turns n WHERE n.session_key = t.session_key AND n.turn > t.turn)
 FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
 WHERE t.session_key = $1 AND t.turn = $2
 """
 _CREATED_AT = "SELECT created_at FROM messages WHERE session_key = $1 AND seq = $2"
-# a node that failed runs again: its code may be another one now
-_COPY_JOURNAL = """
+_COPY_ENTRIES = """
 INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, started_at,
     finished_at, result, whole, approved, approved_by, approved_at, actions)
 SELECT CAST($1 AS BIGINT), call_id, CAST($2 AS BIGINT), name, effect, status, arguments, intended_at, started_at,
     finished_at, result, whole, approved, approved_by, approved_at, actions FROM tool_journal
-WHERE session_key = $3 AND epoch = $4 AND status = 'finished' AND finished_at <= $5
-    AND COALESCE(result, '') NOT LIKE '{"failure":{"module":%'
+WHERE session_key = $3"""
+# a node that failed runs again: its code may be another one now
+_COPY_JOURNAL = f"""
+{_COPY_ENTRIES} AND epoch = $4 AND status = 'finished' AND finished_at <= $5
+    AND COALESCE(result, '') NOT LIKE '{{"failure":{{"module":%'
 """
-# the wait that the turn's input answered, as that left it
+# what was done before an update of the app is not done again
+_COPY_JOURNAL_BEFORE_UPDATE = f"""
+{_COPY_ENTRIES} AND epoch >= $4 AND epoch < $5 AND status IN ('started', 'finished')
+ON CONFLICT (session_key, call_id, epoch) DO NOTHING
+"""
+# what an update stores before the turn continues: results of the calls that were open, and a note
+_OF_UPDATE = """
+SELECT 1 FROM messages WHERE session_key = $1 AND seq > $2 AND seq < $3
+    AND (role = 'system' OR event_id LIKE 'closed-%' OR event_id LIKE 'client-%') LIMIT 1
+"""
+# the wait that the turn's input answered, as that left it; a credential stays with the source
 _COPY_ANSWERED_WAIT = """
 INSERT INTO waits (session_key, id, kind, invocation_id, seq, about_id, about_seq, opened_at, expires_at, answered_at,
     answered_by, answer, data, closed, closed_at)
 SELECT CAST($1 AS BIGINT), id, kind, invocation_id, seq, about_id, about_seq, opened_at, expires_at, answered_at,
-    answered_by, answer, data, closed, closed_at FROM waits WHERE session_key = $2 AND id = $3
+    answered_by, CASE WHEN kind <> 'credential' THEN answer END, data, closed, closed_at FROM waits
+WHERE session_key = $2 AND id = $3
 ON CONFLICT (session_key, id) DO NOTHING
 """
+_HAS_RUN_NODE = "SELECT 1 FROM tool_journal WHERE session_key = $1 AND epoch = $2 AND SUBSTR(call_id, 1, $3) = $4"
+_NODE_REQUEST = "wf_auth:"
+"""How the id begins with which ADK requests a credential for a node of a workflow; its path follows."""
 _SET_RESULT = """
 UPDATE tool_journal SET result = $1, whole = NULL WHERE session_key = $2 AND call_id = $3 AND epoch = $4
 RETURNING call_id
@@ -61,8 +78,8 @@ _ACTIONS = "SELECT call_id, actions FROM tool_journal WHERE session_key = $1 AND
 _SET_ACTIONS = "UPDATE tool_journal SET actions = $1 WHERE session_key = $2 AND call_id = $3"
 _INSERT_TURN = """
 INSERT INTO turns (session_key, turn, status, owner, created_at, invocation_id, first_seq, epoch, first_epoch,
-    started_at, begun_version, version, request, quota_id)
-VALUES ($1, 1, 'running', $2, $3, $4, $5, $6, $6, $3, $7, $8, $9, $10)
+    continued_seq, continued_epoch, started_at, begun_version, version, request, quota_id)
+VALUES ($1, 1, 'running', $2, $3, $4, $5, $6, $7, $8, $9, $3, $10, $11, $12, $13)
 """
 
 
@@ -82,52 +99,82 @@ def run_on(
 
     `results` replaces those of tool calls that message `before` has, `state` changes the state, and `request` is what
     came with the turn, whose options are added to those that it had. A turn that an answer or a result started begins
-    with the same one again. Raise `TraceNotFound` if there is no such turn, or `Conflict` if it cannot be run on so.
+    with the same one again, but without a credential. A turn that continued after an update of the app has continued in
+    the fork, too, if `before` is after that; else this version takes it over. Raise `TraceNotFound` if there is no such
+    turn, or `Conflict` if it cannot be run on so.
     """
     new.check_new()
     session = yield from lock_named_session(source)
     rows = yield _TURN, (session.key, turn)
     if not rows or rows[0][0] is None:
         raise TraceNotFound(f"session {source.id!r} has no turn {turn}")
-    first_seq, invocation_id, stored, source_epoch, begun_version, version, continued_seq, _, next_seq = rows[0]
-    earlier: dict[str, Any] = loads(stored) if stored else {}
-    if problem := _why_not(earlier, is_continued=continued_seq is not None):
-        raise Conflict(f"turn {turn} {problem}")
+    first_seq, invocation_id, stored, first_epoch, begun_version, version, continued_seq, continued_epoch, _, end = (
+        rows[0]
+    )
     at = first_seq if before is None else before - 1
-    if before is not None and not first_seq < before <= (next_seq or session.last_seq + 1):
+    if before is not None and not first_seq < before <= (end or session.last_seq + 1):
         raise Conflict(f"message {before} is no step of turn {turn}: choose one from {first_seq + 1} on")
+    if continued_seq is not None and at < continued_seq:
+        yield from _require_own_step(session.key, turn, first_seq, at, continued_seq)
+        continued_seq, continued_epoch, version = None, None, begun_version
     key = yield from copy_session(session, new, at, first_seq - 1, title, now)
+    earlier: dict[str, Any] = loads(stored) if stored else {}
     if answer := earlier.get("answer"):
         yield _COPY_ANSWERED_WAIT, (key, session.key, answer["wait_id"])
     [[epoch, revision]] = yield NEW_EPOCH, (key,)
+    began_at_epoch = epoch
+    if continued_epoch is not None:
+        yield _COPY_JOURNAL_BEFORE_UPDATE, (key, epoch, session.key, first_epoch, continued_epoch)
+        [[epoch, revision]] = yield NEW_EPOCH, (key,)
     if before is not None:
         rows = yield _CREATED_AT, (session.key, before)
         ended_at = rows[0][0] if rows else now
-        yield _COPY_JOURNAL, (key, epoch, session.key, source_epoch, ended_at)
-    for call_id, result in results.items():
-        if not (yield _SET_RESULT, (dumps(result), key, call_key(call_id), epoch)):
-            raise Conflict(f"call {call_id} had no result before message {before}: change the result of another one")
+        yield _COPY_JOURNAL, (key, epoch, session.key, continued_epoch or first_epoch, ended_at)
+    if answer and continued_seq is None:
+        yield from _require_answer(key, epoch, turn, answer)
+    yield from _set_results(key, epoch, results, before)
     if state is not None:
         yield from _change_deltas(key, state.state_delta or {})
         yield from append(key, new, revision, state)
     about = {**earlier, **request, "options": {**earlier.get("options", {}), **request["options"]}, "trace": None}
     kept = dumps({name: value for name, value in about.items() if value})
+    epochs = epoch, began_at_epoch, continued_seq, None if continued_seq is None else epoch
     versions = begun_version, version
-    yield _INSERT_TURN, (key, owner, now, invocation_id, first_seq, epoch, *versions, kept, request["quota"])
+    yield _INSERT_TURN, (key, owner, now, invocation_id, first_seq, *epochs, *versions, kept, request["quota"])
     started = Turn(key, 1, epoch, first_epoch=epoch)
     yield from begin_log(started, invocation_id)
     return started
 
 
-def _why_not(request: Mapping[str, Any], *, is_continued: bool) -> str:
-    """Say why a turn cannot be run on, or return ""."""
-    if is_continued:
-        return "continued from its history after an update: run on from another turn"
-    if "retry_of" in request:
-        return "repeats one that failed: run on from the turn before it"
-    if request.get("answer", {}).get("kind") == "credential":
-        return "began with a credential, which is not kept: run on from the turn that asked for it"
-    return ""
+def _require_own_step(key: int, turn: int, first_seq: int, at: int, continued_seq: int) -> Operation[None]:
+    """Raise `Conflict` if an update of the app stored something of a turn up to message `at`: it is no record."""
+    if (yield _OF_UPDATE, (key, first_seq, at + 1)):
+        raise Conflict(
+            f"message {at + 1} of turn {turn} lies in an update of the application: run on from a step before it, or "
+            f"after message {continued_seq}"
+        )
+
+
+def _require_answer(key: int, epoch: int, turn: int, answer: Mapping[str, Any]) -> Operation[None]:
+    """Raise `Conflict` if a turn cannot begin without the credential that it brought.
+
+    A tool of an agent takes the credential that is stored for the user, or asks again. A function that is a node must
+    have run; ADK gives the credential to a tool that is a node even if its result is known.
+    """
+    call_id = answer["call_id"]
+    if answer["kind"] == "credential" and call_id.startswith(_NODE_REQUEST):
+        node = f"node:{call_id.removeprefix(_NODE_REQUEST)}#"
+        if not (yield _HAS_RUN_NODE, (key, epoch, len(node), node)):
+            raise Conflict(
+                f"turn {turn} began with a credential for a node of its workflow, which is not kept: run on from the "
+                "turn that asked for it, or from a step after that node if it is a function"
+            )
+
+
+def _set_results(key: int, epoch: int, results: Mapping[str, Mapping[str, Any]], before: int | None) -> Operation[None]:
+    for call_id, result in results.items():
+        if not (yield _SET_RESULT, (dumps(result), key, call_key(call_id), epoch)):
+            raise Conflict(f"call {call_id} had no result before message {before}: change the result of another one")
 
 
 def read_message_of_turn(name: SessionId, turn: int) -> Operation[int]:
@@ -138,7 +185,7 @@ def read_message_of_turn(name: SessionId, turn: int) -> Operation[int]:
     session = yield from get_session(name)
     for row in (yield _TURN, (session.key, turn)):
         if row[0] is not None:
-            if row[7] != "user":
+            if row[8] != "user":
                 raise Conflict(
                     f"turn {turn} began with an answer: to give another one, fork the session before message {row[0]}, "
                     "where it waits again"

@@ -300,10 +300,10 @@ class InputBuilder:
         return replace(turn_input, entry=self._to_entry(turn_input.event, name), answer=about)
 
     async def _add_credential(self, session: SessionInfo, event: Event, answer: WaitAnswer) -> None:
-        """Add the credential that the user gave to the stored input, which does not have it."""
+        """Add the credential that the user gave to the stored input, which does not have it, while it is kept."""
         sealed = await self._store.read(read_answer, session.key, answer.wait_id)
-        if sealed is None:
-            raise TurnDiverged(f"the credential for call {answer.call_id!r} is no longer stored: ask for it again")
+        if sealed is None:  # it is kept until its turn has ended: a tool takes the user's stored one, or asks again
+            return
         for response in event.get_function_responses():
             if response.id == answer.call_id:
                 response.response = self._box.open(sealed, *request_purpose(session.name, answer.call_id))

@@ -18,13 +18,19 @@ const ENDED = "The question is closed: it was answered elsewhere, or its time is
 /** @typedef {import("./tool-card.js").Call} Call */
 /**
  * @typedef {{seq: number, role: string, author: string, content: string, tool_calls: Call[], created_at: string,
- *   invocation_id?: string, is_steering?: boolean, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[],
+ *   invocation_id?: string, is_steering?: boolean, text_place?: number[] | null, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[],
  *   artifacts?: {name: string, version: number}[], nodes?: import("./node-list.js").NodeProgress[], error?: {type: string, message: string} | null}} Message
  */
 
 /** Return whether a message starts a turn: a user's message, or the user's answer to a request for approval or input. @param {Message} message */
 export function startsTurn(message) {
   return (message.role === "user" && !message.is_steering) || (message.role === "tool" && message.author === "user");
+}
+
+/** Return messages in the order in which their texts began: they are stored as they ended. @param {Message[]} messages */
+function byBeginning(messages) {
+  const place = (/** @type {Message} */ message) => message.text_place ?? [message.seq - 1, Infinity];
+  return messages.toSorted((one, other) => place(one)[0] - place(other)[0] || place(one)[1] - place(other)[1] || one.seq - other.seq);
 }
 
 /** Return what a stored request for input or a credential was about. @param {Call} call */
@@ -99,7 +105,7 @@ export class Transcript {
   /** Show stored messages at the end. The end of the newest turn comes with its events. @param {Message[]} messages */
   append(messages, areNewest = true) {
     let error = /** @type {Message["error"]} */ (null);
-    for (const message of messages) {
+    for (const message of byBeginning(messages)) {
       if (startsTurn(message)) {
         this.#showError(error);
         error = message.error;
@@ -177,8 +183,8 @@ export class Transcript {
     }
     const answer = this.currentAnswer();
     this.#addNodes(message);
-    answer.firstSeq ??= message.seq;
-    answer.lastSeq = message.seq;
+    answer.firstSeq = Math.min(answer.firstSeq ?? message.seq, message.seq);
+    answer.lastSeq = Math.max(answer.lastSeq ?? 0, message.seq);
     if (message.thoughts) answer.addThought(message.thoughts, { id: 0, author: message.author, block: 0 });
     if (message.role === "system") return answer.addSystemNote(message.content);
     if (message.role !== "tool" && message.content) answer.addWholeText(message.content, message.author);

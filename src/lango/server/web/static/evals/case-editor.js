@@ -1,9 +1,10 @@
-/** Edit a test case: its name, messages, expected answers and checks, and the rest as JSON. */
+/** Edit a test case: its name, messages, replies of a person, expected answers and checks, and the rest as JSON. */
 
 import { api } from "../base/api.js";
 import { openDialog } from "../base/dialogs.js";
 import { el, toast } from "../base/dom.js";
 import { callFields, loadToolSchemas } from "./call-fields.js";
+import { replyFields } from "./reply-fields.js";
 
 const TOOLS = { "": "As the set says", exact: "Exactly these calls", in_order: "These among others, in order", any_order: "These among others", any: "Not checked" };
 const ANSWERS = { "": "As the set says", exact: "The same text", similar: "Similar words", judge: "A model judges", any: "Not checked" };
@@ -38,6 +39,9 @@ async function ask(shown, schemas) {
   const name = el("input", { type: "text", maxlength: 200, autocomplete: "off", required: true, value: shown.eval_id ?? "" });
   const messages = (shown.conversation ?? []).map((/** @type {any} */ one) => ({ one, text: area(textOf(one.user_content), 2), answer: area(textOf(one.final_response), 3) }));
   const calls = messages.map((/** @type {any} */ { one }, /** @type {number} */ at) => callFields(one, at + 1, schemas));
+  const replies = messages.map((/** @type {any} */ _, /** @type {number} */ at) => replyFields(shown.lango?.replies?.[at] ?? [], at + 1));
+  const readReplies = () => replies.map((/** @type {any} */ one) => one.read());
+  const repliesBefore = JSON.stringify(readReplies());
   const tools = choice(TOOLS, shown.lango?.tools ?? "");
   const answers = choice(ANSWERS, Array.isArray(shown.lango?.answers) ? "" : shown.lango?.answers?.match ?? "");
   const mayChooseAnswers = !Array.isArray(shown.lango?.answers) && (shown.lango?.answers?.match ?? "") in ANSWERS;
@@ -49,11 +53,11 @@ async function ask(shown, schemas) {
     body: [
       el("label", { class: "field" }, "Name", name),
       ...messages.flatMap(({ text, answer }, /** @type {number} */ at) => [
-        el("label", { class: "field" }, `Message ${at + 1}`, text), calls[at].element, el("label", { class: "field" }, `Expected answer ${at + 1}`, answer)]),
+        el("label", { class: "field" }, `Message ${at + 1}`, text), calls[at].element, replies[at].element, el("label", { class: "field" }, `Expected answer ${at + 1}`, answer)]),
       el("datalist", { id: "evals-tools" }, ...[...schemas.keys()].map((name) => el("option", { value: name }))),
       el("label", { class: "field" }, "Tool calls", tools),
       mayChooseAnswers ? el("label", { class: "field" }, "Answers", answers) : el("p", { class: "note", text: "The checks of its answers are in the JSON." }),
-      el("details", {}, el("summary", { text: "The whole case, as JSON: recorded replies, state" }), whole),
+      el("details", {}, el("summary", { text: "The whole case, as JSON" }), whole),
     ],
     yes: "Save", wide: true, className: "evals-editor",
     value: () => {
@@ -70,8 +74,9 @@ async function ask(shown, schemas) {
       if (!tools.value) delete lango.tools;
       if (mayChooseAnswers && answers.value) lango.answers = { ...(lango.answers ?? {}), match: answers.value };
       else if (mayChooseAnswers) delete lango.answers;
+      if (JSON.stringify(readReplies()) !== repliesBefore) lango.replies = readReplies();
       delete edited.lango;
-      const problem = calls.map((/** @type {any} */ one) => one.problem()).find(Boolean) ?? "";
+      const problem = [...calls, ...replies].map((/** @type {any} */ one) => one.problem()).find(Boolean) ?? "";
       return { edited: Object.keys(lango).length ? { ...edited, lango } : edited, problem };
     },
   });
