@@ -77,7 +77,7 @@ def large_export() -> list[str]:
             blob = {"mime_type": "image/png", "data": {"$lango:content": list(parts[seq - 1])}}
             one["extra"] = {"parts": [{"inline_data": blob}]}
         else:
-            one["content"] = "é" * 1_000
+            one["content"] = "é " * 700  # words, which are counted sooner than a long one
         lines.append(one)
     for turn in range(1, 1_601):
         lines.append({"kind": "turn", "turn": turn, "status": "done", "epoch": 1, "created_at": 1.0})

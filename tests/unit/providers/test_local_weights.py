@@ -341,7 +341,8 @@ def test_commands(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(app, ["path", "tiny"]).stdout.strip() == str(cache / "tiny.gguf")
     assert re.search(r"local/tiny +0 MB +yes ", run(app, ["list"]).stdout)
     assert run(app, ["path"]).stdout.strip() == str(cache)
-    for wrong in (["pull", "unknown"], ["path", "unknown"], ["pull", "tiny", "--from", "moon"]):
+    assert run(app, ["pull", "tiny", "--from", "moon"]).exit_code == 2
+    for wrong in (["pull", "unknown"], ["path", "unknown"]):
         error = run(app, wrong).exception
         assert isinstance(error, UsageError)
         assert str(error).lower().startswith("there is no")
