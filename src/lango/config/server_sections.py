@@ -37,7 +37,7 @@ class OidcSettings(Section):
 
 
 class A2aSettings(Section):
-    """`[server.a2a]`: what other agents are told by the agent cards of A2A."""
+    """`[server.a2a]`: what the agent cards of A2A tell other agents, and its port for gRPC."""
 
     url: str = ""
     """The public address of the server, such as `https://agents.example`; by default that of each request."""
@@ -46,6 +46,10 @@ class A2aSettings(Section):
     signing_key_env: str = ""
     """The environment variable with a private key (PEM, for ES256) that signs the agent cards; empty: they are not
     signed."""
+    grpc_port: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    """The port for A2A over gRPC, at the same host and with the same keys; 0 means any free port. Off by default."""
+    grpc_address: str = ""
+    """The public address of gRPC, such as `agents.example:443`; by default the host of `url` and the port."""
 
 
 class McpPromptSettings(Section):

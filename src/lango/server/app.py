@@ -44,6 +44,7 @@ from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes
 from lango.server.compat.anthropic import anthropic_routes
 from lango.server.compat.anthropic.message_view import AnthropicErrorBody
+from lango.server.compat.error_bodies import error_body_for
 from lango.server.compat.mcp import mcp_routes
 from lango.server.compat.openai import embedding_routes, openai_routes
 from lango.server.compat.openai.completion import OpenAiErrorBody
@@ -162,7 +163,7 @@ def create_app(settings: Settings, runtime: Runtime | OpenedAgents | None = None
         from lango.server.compat.adk import dev_ui_routes
 
         dev_ui_routes.add_dev_ui(app)
-    errors.install_error_handlers(app)
+    errors.install_error_handlers(app, error_body_for)
     if settings.server.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -184,6 +185,7 @@ def create_app(settings: Settings, runtime: Runtime | OpenedAgents | None = None
         max_trigger_bytes=max(
             (trigger.max_bytes for trigger in settings.triggers.values()), default=settings.server.limits.max_body_bytes
         ),
+        make_error_body=error_body_for,
     )
     return app
 

@@ -160,6 +160,8 @@ class ServedAgents:
         self.embeddings = EmbeddingModels(settings)
         self.contexts = {runtime.app_name: ServerContext(settings, runtime, self) for runtime in runtimes}
         self.default = self.contexts[runtimes[0].app_name]
+        self.grpc_port: int | None = None
+        """The port of A2A over gRPC; None if there is none."""
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._check_triggers()
 

@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -98,6 +98,10 @@ class ApiError(Exception):
             self.headers["Retry-After"] = str(math.ceil(retry_after_s))
 
 
+MakeBody = Callable[[str, ApiError], Mapping[str, Any]]
+"""Makes the body of an error response to a request for a path: each protocol has its own."""
+
+
 def bad_request(message: str) -> ApiError:
     """Return the error for a request that cannot be followed; its message begins with the name of the parameter."""
     return ApiError(400, "BadRequest", message)
@@ -164,10 +168,10 @@ def error_body(error: ApiError) -> dict[str, Any]:
     return {"error": {"type": error.type, "message": str(error)}}
 
 
-def to_response(error: Exception) -> Response:
-    """Return the response to an exception."""
+def to_response(error: Exception, path: str, make_body: MakeBody) -> Response:
+    """Return the response to an exception in a request for a path."""
     api_error = to_api_error(error)
-    return JsonResponse(error_body(api_error), api_error.status, api_error.headers)
+    return JsonResponse(make_body(path, api_error), api_error.status, api_error.headers)
 
 
 def path_without_secret(path: str) -> str:
@@ -184,14 +188,6 @@ def log_server_fault(request: Request, error: Exception) -> None:
         _log.error("%s %s failed (%s)", request.method, path, request_id, exc_info=error, extra=fields)
 
 
-async def _handle(request: Request, error: Exception) -> Response:
-    log_server_fault(request, error)
-    response = to_response(error)
-    if response.status_code == 405:  # Starlette names the methods of one route only
-        response.headers["Allow"] = ", ".join(_allowed_methods(request))
-    return response
-
-
 def _allowed_methods(request: Request) -> Iterator[str]:
     """Yield the methods that a request's path has, in any router."""
     for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
@@ -200,7 +196,15 @@ def _allowed_methods(request: Request) -> Iterator[str]:
             yield method
 
 
-def install_error_handlers(app: FastAPI) -> None:
+def install_error_handlers(app: FastAPI, make_body: MakeBody) -> None:
     """Respond to the exceptions that an app expects with their status and body; `RequestGuard` does to others."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        log_server_fault(request, error)
+        response = to_response(error, request.scope["path"], make_body)
+        if response.status_code == 405:  # Starlette names the methods of one route only
+            response.headers["Allow"] = ", ".join(_allowed_methods(request))
+        return response
+
     for kind in (ApiError, errors.LangoError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, _handle)
+        app.add_exception_handler(kind, handle)

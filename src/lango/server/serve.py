@@ -8,11 +8,12 @@ import socket
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
 from lango.config import Settings
+from lango.errors import ConfigError
 from lango.runtime.opening import open_runtimes
 from lango.runtime.runtime import Runtime
 from lango.server.app import create_app
@@ -21,6 +22,9 @@ from lango.server.security.connections import ConnectionLimits, LimitedProtocol
 from lango.server.security.middleware import max_message_bytes
 from lango.server.security.websocket_protocol import WebSocketProtocol
 from lango.server.startup import return_large_blocks
+
+if TYPE_CHECKING:
+    from lango.server.compat.a2a.grpc_server import GrpcServer
 
 _log = logging.getLogger("lango.server")
 
@@ -63,15 +67,29 @@ async def serve(
                 timeout_graceful_shutdown=int(settings.server.drain_s + _CLEANUP_S),
             )
             address = _base_url(settings.server.host, listener.getsockname()[1])
+            context: ServerContext = app.state.context
+            grpc_server = await _start_grpc(context, address)
             checking = asyncio.create_task(_report_unusable_tools(settings, opened.runtimes))
-            mending = asyncio.create_task(app.state.context.agents.serve_mended())
+            mending = asyncio.create_task(context.agents.serve_mended())
             try:
-                await _Server(config, app.state.context, lambda: ready(address)).serve([listener])
+                await _Server(config, context, grpc_server, lambda: ready(address)).serve([listener])
             finally:
                 checking.cancel()
                 mending.cancel()
     finally:
         listener.close()
+
+
+async def _start_grpc(context: ServerContext, address: str) -> "GrpcServer | None":
+    """Start A2A over gRPC if it has a port. Raise `ConfigError` if it cannot be served."""
+    if context.settings.server.a2a.grpc_port is None:
+        return None
+    try:
+        from lango.server.compat.a2a.grpc_server import GrpcServer
+    except ImportError as error:
+        needed = 'server.a2a.grpc_port needs packages that are not installed: pip install "lango-adk[a2a-grpc]"'
+        raise ConfigError(needed) from error
+    return await GrpcServer.start(context.agents, address)
 
 
 async def _report_unusable_tools(settings: Settings, runtimes: Sequence[Runtime]) -> None:
@@ -82,9 +100,12 @@ async def _report_unusable_tools(settings: Settings, runtimes: Sequence[Runtime]
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, context: ServerContext, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, context: ServerContext, grpc: "GrpcServer | None", ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._context = context
+        self._grpc = grpc
         self._on_ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -97,9 +118,12 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more requests, and let turns finish: streams end with their turns, then connections close."""
-        draining = asyncio.create_task(self._context.agents.drain(self._context.settings.server.drain_s))
+        drain_s = self._context.settings.server.drain_s
+        stopping = [asyncio.create_task(self._context.agents.drain(drain_s))]
+        if self._grpc is not None:
+            stopping.append(asyncio.create_task(self._grpc.stop(drain_s + _CLEANUP_S)))
         await super().shutdown(sockets)
-        await draining
+        await asyncio.gather(*stopping)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

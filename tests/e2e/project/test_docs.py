@@ -17,6 +17,7 @@ from lango.config import Settings
 from lango.store import Store
 from tests.support.documentation import ROOT, blocks
 from tests.support.processes import run_command
+from tests.support.servers.a2a_client import GRPC
 from tests.support.servers.server_process import serving
 
 SERVER = "http://127.0.0.1:8787"
@@ -34,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], st
         def address() -> str:
             if not started:
                 folder = tmp_path_factory.mktemp("served")
-                started.append(stack.enter_context(serving(folder, f"sqlite:///{folder}/lango.db")).url)
+                started.append(stack.enter_context(serving(folder, f"sqlite:///{folder}/lango.db", rest=GRPC)).url)
             return started[0]
 
         yield address

@@ -1,13 +1,12 @@
-"""A2A against a real server, through the protocol's own client: over JSON-RPC and REST, and as version 0.3."""
+"""A2A against a real server, through the protocol's own client: over JSON-RPC, REST and gRPC, and as version 0.3."""
 
 import asyncio
 import base64
 import json
 import uuid
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -25,7 +24,6 @@ from a2a.types import (
     Message,
     Part,
     Role,
-    SendMessageRequest,
     StreamResponse,
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
@@ -47,17 +45,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from lango.store import Store
 from lango.store.credentials.secret_box import new_key
 from tests.agents.parts import add_api_key
-from tests.support.servers.a2a_client import AGENT, answer_of, connected, message, run, send
+from tests.support.servers.a2a_client import AGENT, GRPC, answer_of, begin, connected, message, run, send
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 from tests.support.servers.webhook_receiver import Received, receiving
 
-BINDINGS = ["JSONRPC", "HTTP+JSON"]
+BINDINGS = ["JSONRPC", "HTTP+JSON", "GRPC"]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("a2a")
-    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.2") as running:
+    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.2", rest=GRPC) as running:
         yield running
 
 
@@ -131,7 +129,7 @@ async def test_an_approval_is_input_that_the_task_requires(
 async def test_a_client_leaves_and_subscribes_again_and_cancels(server: Server, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     async with connected(server) as client:
-        task_id = (await _first(client, message(f"hold {gate}"))).task.id
+        task_id = (await begin(client, message(f"hold {gate}"))).task.id
         async with asyncio.TaskGroup() as group:
             followed = group.create_task(_collect(client, task_id))
             await _until_working(client, task_id)
@@ -141,18 +139,11 @@ async def test_a_client_leaves_and_subscribes_again_and_cancels(server: Server, 
             await _collect(client, task_id)
         with pytest.raises(TaskNotCancelableError):
             await client.cancel_task(CancelTaskRequest(id=task_id))
-        held = (await _first(client, message(f"hold {tmp_path / 'never'}"))).task
+        held = (await begin(client, message(f"hold {tmp_path / 'never'}"))).task
         await _until_working(client, held.id)
         cancelled = await client.cancel_task(CancelTaskRequest(id=held.id))
         assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
         assert (await client.get_task(GetTaskRequest(id=held.id))).status.state == TaskState.TASK_STATE_CANCELED
-
-
-async def _first(client: Client, sent: Message) -> StreamResponse:
-    """Send a message and leave its stream after the first response."""
-    stream = cast("AsyncGenerator[StreamResponse]", client.send_message(SendMessageRequest(message=sent)))
-    async with aclosing(stream):
-        return await anext(stream)
 
 
 async def _collect(client: Client, task_id: str) -> list[StreamResponse]:
@@ -225,10 +216,10 @@ async def test_keys_hold_and_the_extended_card_names_the_tools(tmp_path: Path) -
         async with connected(server) as stranger:
             with pytest.raises(Exception, match="401"):
                 await send(stranger, message("hello"))
-        async with connected(server, Authorization=f"Bearer {ada}") as client:
+        async with connected(server, key=ada) as client:
             task = await run(client, message("hello"))
             card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
-        async with connected(server, Authorization=f"Bearer {ben}") as other:
+        async with connected(server, key=ben) as other:
             with pytest.raises(TaskNotFoundError):
                 await other.get_task(GetTaskRequest(id=task.id))
             assert not (await other.list_tasks(ListTasksRequest())).tasks

@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,6 @@ from a2a.utils.errors import TaskNotCancelableError
 
 from tests.support.servers.a2a_client import AGENT, answer_of, connected, message, run
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("a2a")
-    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
-        yield running
 
 
 async def test_a_task_that_waits_for_a_long_running_tool_cannot_be_cancelled(server: Server) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,9 @@ import pytest
 from openai import AsyncOpenAI
 
 from tests.e2e.server_compat.test_openai import user
-from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 Send = Callable[[AsyncOpenAI, str, str], Coroutine[Any, Any, str]]
 """Sends a text to a session, with a value of the header; returns the answer."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("openai-busy")
-    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
-        yield running
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S, max_retries=0) as made:
-        yield made
 
 
 async def by_chat(client: AsyncOpenAI, session: str, when_busy: str) -> str:

@@ -1,14 +1,13 @@
 """Clients of OpenAI's chat completions that people have, unchanged, from PyPI and npm, against a real server."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.clients import packages
-from tests.support.servers.server_process import Server, serving
+from tests.support.servers.server_process import Server
 
 SCRIPTS = Path(packages.__file__).parent
 ROME = {"name": "Rome", "inhabitants": 7}
@@ -17,13 +16,6 @@ SEEN = "seen: file 1 image/png 4c4b6a3be131"
 TOOL_SAID = "the tool said {'result': 'red'}"
 REFUSED_N = "n: only one answer is supported; leave n out, or send 1"
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("clients")
-    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import base64
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +17,8 @@ from tests.agents.parts import add_api_key
 from tests.e2e.server_compat.test_openai_files import count
 from tests.integration.runtime.test_attachments import PNG
 from tests.support.servers.command_agent import file_summary
-from tests.support.servers.server_process import TIMEOUT_S, Server, serving
+from tests.support.servers.openai_client import client_of
+from tests.support.servers.server_process import Server, serving
 
 TOOL: Any = {
     "type": "function",
@@ -26,23 +26,6 @@ TOOL: Any = {
     "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
     "strict": False,
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("conversations")
-    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
-        yield running
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with client_of(server) as made:
-        yield made
-
-
-def client_of(server: Server, key: str = "none") -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, timeout=TIMEOUT_S, max_retries=0)
 
 
 def says(role: Any, text: str) -> ResponseInputItemParam:
@@ -156,6 +139,42 @@ async def test_a_history_with_calls_and_a_picture_is_added_and_read_by_the_model
     assert response.output_text == f"seen: {file_summary('file 1', 'image/png', PNG)}"
 
 
+async def test_instructions_hold_for_the_whole_conversation_and_are_its_first_items(client: AsyncOpenAI) -> None:
+    async def system_prompt(conversation: str) -> str:
+        return (await client.responses.create(model="any", input="system", conversation=conversation)).output_text
+
+    made = await client.conversations.create(items=[says("developer", "Be kind."), says("user", "hello")])
+    assert (await system_prompt(made.id)).endswith("\n\nBe kind.")
+    added = await client.conversations.items.create(
+        made.id, items=[says("system", "Be brief."), says("assistant", "two")]
+    )
+    assert shown(added.data) == [("system", "Be brief."), ("assistant", "two")]
+    kind, brief, *rest = await items_of(client, made.id)
+    assert shown([kind, brief, *rest[:1]]) == [("developer", "Be kind."), ("system", "Be brief."), ("user", "hello")]
+    assert await client.conversations.items.retrieve(kind.id or "", conversation_id=made.id) == kind
+    await client.conversations.items.delete(rest[-1].id or "", conversation_id=made.id)
+    assert await items_of(client, made.id) == [kind, brief, *rest[:-1]], "the rewound item came with an instruction"
+    assert (await system_prompt(made.id)).endswith("\n\nBe kind.\n\nBe brief.")
+    await client.conversations.items.delete(kind.id or "", conversation_id=made.id)
+    later = await system_prompt(made.id)
+    assert (later.endswith("\n\nBe brief."), "Be kind." in later) == (True, False)
+
+
+async def test_a_call_that_failed_is_a_failed_item(client: AsyncOpenAI) -> None:
+    made = await client.conversations.create()
+    asked = await client.responses.create(model="any", input="call wipe", conversation=made.id)
+    [request] = [item for item in asked.output if item.type == "mcp_approval_request"]
+    refusal: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": False}
+    response = await client.responses.create(model="any", input=[refusal], conversation=made.id)
+    listed = await items_of(client, made.id)
+    for items in (response.output, listed):
+        [own] = [item for item in items if item.type == "mcp_call"]
+        assert (own.status, own.output) == ("failed", None)
+        error: Any = own.error
+        assert error.type == "mcp_tool_execution_error"
+        assert "not run" in error.content[0]["text"]
+
+
 async def test_the_newest_item_is_taken_back_unless_it_is_a_part_of_a_turn(client: AsyncOpenAI) -> None:
     made = await client.conversations.create(items=[says("user", "one"), says("assistant", "two")])
     one, two = await items_of(client, made.id)
@@ -178,7 +197,6 @@ async def test_the_newest_item_is_taken_back_unless_it_is_a_part_of_a_turn(clien
 @pytest.mark.parametrize(
     ("items", "why"),
     [
-        ([says("developer", "be kind")], "items: a conversation keeps no system and developer messages"),
         ([{"type": "mcp_approval_response", "approval_request_id": "mcpr_1_1_c", "approve": True}], "items: answer"),
         ([says("user", "x")] * 21, "items: "),
         ([{"type": "computer_call", "id": "x"}], "input: items of type 'computer_call' are not supported"),

@@ -1,6 +1,5 @@
 """System and developer messages of chat completions: the model reads them after the agent's own instruction."""
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -11,19 +10,6 @@ from openai import AsyncOpenAI
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 MARK = "The client that sent this request added these instructions."
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("instructions")
-    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
-        yield running
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S) as made:
-        yield made
 
 
 def says(role: str, content: Any) -> dict[str, Any]:
@@ -90,6 +76,7 @@ def test_a_setting_refuses_them(tmp_path: Any) -> None:
         sent: list[tuple[str, dict[str, Any]]] = [
             ("/v1/chat/completions", {"messages": [says("developer", "Be brief."), says("user", "hello")]}),
             ("/v1/responses", {"input": "hello", "instructions": "Be brief."}),
+            ("/v1/conversations", {"items": [says("system", "Be brief.")]}),
             ("/v1/responses", {"input": [says("system", "Be brief."), says("user", "hello")]}),
         ]
         for path, body in sent:

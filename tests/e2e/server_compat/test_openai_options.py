@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
 import openai
@@ -10,8 +9,6 @@ import pytest
 from openai import AsyncOpenAI
 from openai.resources.chat.completions import AsyncCompletions
 from pydantic import BaseModel
-
-from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 
 class Place(BaseModel):
@@ -39,19 +36,6 @@ ROME: dict[str, Any] = {"name": "Rome", "inhabitants": 7}
 
 def function(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": f"{name} it", "parameters": CITY}}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("options")
-    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
-        yield running
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S) as made:
-        yield made
 
 
 async def create(client: AsyncOpenAI, text: str, **more: Any) -> Any:

@@ -3,7 +3,6 @@
 import json
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,6 @@ from tests.support.servers.wire_server import Exchange, wire_server
 FAILING_AGENT = Path(__file__).parents[2] / "support" / "servers" / "failing_agent.py"
 REFUSED = f"AgentFailed: the agent reported an error: {REPORTED}"
 REQUEST_ID = re.compile("req_[0-9a-f]{32}")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("reports")
-    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
-        yield running
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S, max_retries=0) as made:
-        yield made
 
 
 async def create(client: AsyncOpenAI, *texts: Any, **more: Any) -> Any:

@@ -1,7 +1,6 @@
 """Files that the `openai` SDK uploads: messages refer to them by their ids, and only their user has them."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +15,11 @@ from tests.e2e.server_compat.test_openai import complete, user
 from tests.e2e.server_compat.test_openai_files import file, text, user_parts
 from tests.integration.runtime.test_attachments import PNG
 from tests.support.servers.command_agent import file_summary
+from tests.support.servers.openai_client import client_of
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 NOBODYS = f"file-{'0' * 32}"
 NOTES = b"Buy milk."
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("openai-uploads")
-    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
-        yield running
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with client_of(server) as made:
-        yield made
-
-
-def client_of(server: Server, key: str = "none") -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, timeout=TIMEOUT_S, max_retries=0)
 
 
 async def upload(client: AsyncOpenAI, name: str = "notes.txt", data: bytes = NOTES) -> str:

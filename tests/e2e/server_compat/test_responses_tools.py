@@ -1,7 +1,6 @@
 """Tools and pauses in OpenAI's responses: the client's functions, the agent's own tools, approvals."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseFunctionToolCall
 
-from tests.support.servers.server_process import TIMEOUT_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, serving
 
 SCHEMA: dict[str, object] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -21,19 +20,6 @@ def function(name: str) -> dict[str, Any]:
 
 PICK, DRAW = function("pick"), function("draw")
 OWN_TOOLS = {"type": "mcp", "server_label": "obedient"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("responses-tools")
-    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
-        yield running
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S, max_retries=0) as made:
-        yield made
 
 
 async def create(client: AsyncOpenAI, given: Any, **more: Any) -> Response:

@@ -152,7 +152,7 @@ async def test_attack_21_no_credential_of_a_client_reaches_the_server(
     provider = ScriptedProvider([ToolCall("c1", "mailbox", {}), "done"])
     with mcp_server(oauth) as url:
         own = settings(url, oauth=with_oauth(oauth))
-        own = own.model_copy(update={"store": own.store.model_copy(update={"url": store_url})})
+        own = own.with_store(store_url)
         async with open_runtime(own, provider=provider) as runtime:
             for state in ({"mcp:mail": credential}, {"mcp:mail": "a token"}, {"user:mcp:mail": "a token"}):
                 with pytest.raises(StateRefused, match="mcp:mail"):

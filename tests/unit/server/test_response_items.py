@@ -54,7 +54,11 @@ def test_text_thoughts_and_calls_are_items_in_order_with_ids_of_their_own() -> N
     assert texts(items) == ["let me see", "done"]
     assert [(item["status"], item["output"], item["error"]) for item in items[2:4]] == [
         ("completed", '{"b": 2}', None),
-        ("failed", None, '{"error": "no"}'),
+        (
+            "failed",
+            None,
+            {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": '{"error": "no"}'}]},
+        ),
     ]
     assert (items[5]["call_id"], items[5]["arguments"]) == ("c3", '{"text": "x"}')
 

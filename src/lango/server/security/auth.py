@@ -12,7 +12,7 @@ import functools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from lango.config import ServerSettings
 from lango.runtime.access import ApiKeys
-from lango.server.errors import ApiError, log_server_fault, to_api_error
+from lango.server.errors import ApiError
 from lango.server.json_body import JsonRequest, JsonResponse
 from lango.threads import use_share_of
 
@@ -233,32 +233,9 @@ async def wait_disconnected(receive: Receive) -> None:
 class AuthenticatedRouter(APIRouter):
     """Routes that authenticate their callers and answer with JSON of any stored value."""
 
-    def __init__(
-        self, prefix: str = "", *, route_class: type[AuthenticatedRoute] = AuthenticatedRoute, **options: Any
-    ) -> None:
-        super().__init__(prefix=prefix, route_class=route_class, default_response_class=JsonResponse, **options)
+    def __init__(self, prefix: str = "", **options: Any) -> None:
+        super().__init__(prefix=prefix, route_class=AuthenticatedRoute, default_response_class=JsonResponse, **options)
 
 
 def _depends_on_caller(dependant: Dependant) -> bool:
     return dependant.call is current_caller or any(map(_depends_on_caller, dependant.dependencies))
-
-
-def route_with_error_body(make_body: Callable[[ApiError], Mapping[str, Any]]) -> type[AuthenticatedRoute]:
-    """Return a class of routes whose error responses have another body."""
-
-    class RouteWithErrorBody(AuthenticatedRoute):
-        @override
-        def get_route_handler(self) -> _Handler:
-            handle = super().get_route_handler()
-
-            async def handle_errors(request: Request) -> Response:
-                try:
-                    return await handle(request)
-                except Exception as error:  # noqa: BLE001 - every error has a response
-                    api_error = to_api_error(error)
-                    log_server_fault(request, error)
-                    return JsonResponse(make_body(api_error), api_error.status, api_error.headers)
-
-            return handle_errors
-
-    return RouteWithErrorBody

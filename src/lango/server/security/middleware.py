@@ -18,7 +18,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango.config import ServerLimits, ServerSettings
 from lango.json_values import TooManyValues, ValueCounter
-from lango.server.errors import REQUEST_ID, ApiError, bad_request, current_request_id, log_server_fault, to_response
+from lango.server.errors import (
+    REQUEST_ID,
+    ApiError,
+    MakeBody,
+    bad_request,
+    current_request_id,
+    log_server_fault,
+    to_response,
+)
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
 
@@ -60,8 +68,16 @@ def max_message_bytes(limits: ServerLimits) -> int:
 class RequestGuard:
     """The outermost ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, max_artifact_bytes: int, max_trigger_bytes: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        max_artifact_bytes: int,
+        max_trigger_bytes: int,
+        make_error_body: MakeBody,
+    ) -> None:
         self._app = app
+        self._make_error_body = make_error_body
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
         named = {host.lower() for host in settings.allowed_hosts}
         # such a server requires a key, so the host name grants nothing
@@ -98,7 +114,12 @@ class RequestGuard:
         try:
             self._check(scope, Headers(scope=scope))
         except ApiError as refused:
-            await _send_refusal(refused, scope, receive, response)
+            if scope["type"] == "websocket":
+                await receive()
+                reason = str(refused)[:120]
+                await send({"type": "websocket.close", "code": 1008, "reason": reason})  # before accept: HTTP 403
+            else:
+                await to_response(refused, scope["path"], self._make_error_body)(scope, receive, response)
             return
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
@@ -111,7 +132,7 @@ class RequestGuard:
                 log_server_fault(Request(scope), error)
                 if response.has_started:
                     raise
-                await to_response(error)(scope, receive, response)
+                await to_response(error, scope["path"], self._make_error_body)(scope, receive, response)
             finally:
                 bounded.release()
 
@@ -284,11 +305,3 @@ def _request_id_headers(path: str, request_id: str) -> dict[str, str]:
     """Return the headers that name a request; Anthropic's clients read another one."""
     names = (REQUEST_ID, "Request-Id") if path in _ANTHROPIC_PATHS else (REQUEST_ID,)
     return dict.fromkeys(names, request_id)
-
-
-async def _send_refusal(refused: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:120]})  # before accept: HTTP 403
-    else:
-        await to_response(refused)(scope, receive, send)

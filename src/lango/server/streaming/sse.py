@@ -3,8 +3,9 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -15,6 +16,8 @@ from lango.runtime.turns import LoggedEvent
 from lango.server.errors import ApiError, to_api_error
 from lango.server.security.auth import wait_disconnected
 from lango.server.streaming.live import Changed, LiveEvents
+
+T = TypeVar("T")
 
 _log = logging.getLogger("lango.server")
 
@@ -100,6 +103,27 @@ class EventStreamResponse(Response):
 
     async def _write_error(self, send: Send, error: LangoError | ApiError) -> None:
         await self._write(send, self._encode_error(to_api_error(error)).encode())
+
+
+async def with_heartbeats(items: AsyncIterator[T], heartbeat_s: float) -> AsyncGenerator[T | None, None]:
+    """Yield items; None whenever no item came for a heartbeat."""
+    upcoming = asyncio.ensure_future(anext(items))
+    try:
+        while True:
+            done, _ = await asyncio.wait([upcoming], timeout=heartbeat_s)
+            if not done:
+                yield None
+                continue
+            try:
+                item = upcoming.result()
+            except StopAsyncIteration:
+                return
+            upcoming = asyncio.ensure_future(anext(items))
+            yield item
+    finally:
+        upcoming.cancel()
+        with suppress(asyncio.CancelledError, StopAsyncIteration):
+            await upcoming
 
 
 async def event_frames(events: LiveEvents) -> AsyncGenerator[str | None, None]:

@@ -4,9 +4,8 @@ The maintained SDK parses requests and writes answers, also in the shapes of ver
 ask for. docs/howto/a2a.md says how tasks, contexts and waits map to turns, sessions and waits here.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,10 @@ from lango.server.errors import ApiError
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.streaming.sse import EventStreamResponse
+from lango.server.streaming.sse import EventStreamResponse, with_heartbeats
 
 if TYPE_CHECKING:
-    from a2a.server.context import ServerCallContext
-    from a2a.types import AgentCard
+    from lango.server.compat.a2a.task_handler import TaskHandler
 
 router = AuthenticatedRouter(tags=["a2a"])
 
@@ -59,41 +57,12 @@ async def _card_response(request: Request, context: ServerContext) -> Response:
     _check_installed()
     from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 
-    return JsonResponse(agent_card_to_dict(await _public_card(request, context)))
+    from lango.server.compat.a2a.cards import make_card
 
-
-async def _public_card(request: Request, context: ServerContext) -> "AgentCard":
-    from lango.server.compat.a2a import cards
-
-    address = _address(request, context)
-    suggestions = await context.runtime.suggestions()
-    return cards.card_signer(context.settings)(cards.make_card(context.settings, context.runtime, address, suggestions))
-
-
-def _address(request: Request, context: ServerContext) -> str:
-    return (context.settings.server.a2a.url or str(request.base_url)).rstrip("/")
+    return JsonResponse(agent_card_to_dict(await make_card(context, str(request.base_url))))
 
 
 # -- operations ------------------------------------------------------------------------------------------------------
-
-
-class _CallContexts:
-    """Gives the SDK the caller whom the route authenticated."""
-
-    def __init__(self, state: Mapping[str, Any]) -> None:
-        self._state = state
-
-    def build(self, request: Request) -> "ServerCallContext":
-        """Build the context of a call."""
-        from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
-        from a2a.server.context import ServerCallContext
-
-        from lango.server.compat.a2a import task_handler
-
-        extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
-        status = {task_handler.GIVEN_STATUS: lambda: _given_status(request)}
-        state = {**self._state, **status, "headers": dict(request.headers)}
-        return ServerCallContext(state=state, requested_extensions=extensions)
 
 
 async def _given_status(request: Request) -> Any:
@@ -103,41 +72,31 @@ async def _given_status(request: Request) -> Any:
     return (await request.json()).get("params", {}).get("status")  # the SDK has read the body, and keeps it
 
 
-async def _call_contexts(request: Request, agent: str, user: AgentUser) -> Any:
-    """Return what builds the contexts of calls to an agent."""
+def _handler(request: Request, agent: str, user: AgentUser) -> "TaskHandler":
+    """Return what answers the call of a user to an agent."""
     _check_installed()
-    from lango.server.compat.a2a import cards, task_handler, tasks
+    from lango.server.compat.a2a.task_handler import Call, TaskHandler
 
     named = AgentUser(user.context.agents.named(agent), user.caller)
-    public = await _public_card(request, named.context)
-    root = await named.runtime.describe_agents()
-    sign = cards.card_signer(named.settings)
-    state = {
-        task_handler.TASKS: tasks.Tasks(named, _address(request, named.context)),
-        task_handler.CARD: lambda: sign(cards.make_extended_card(public, root)),
-    }
-    return _CallContexts(state)
+    call = Call(named, str(request.base_url), lambda _: _given_status(request))
+    return TaskHandler(lambda _: call)
 
 
 @router.post("/a2a/{agent}", include_in_schema=False)
 async def call(agent: str, request: Request, user: CurrentUser) -> Response:
     """Answer a JSON-RPC request of A2A 1.0 or 0.3."""
-    contexts = await _call_contexts(request, agent, user)
+    handler = _handler(request, agent, user)
     from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 
-    from lango.server.compat.a2a.task_handler import TaskHandler
-
-    dispatcher = JsonRpcDispatcher(TaskHandler(), contexts, enable_v0_3_compat=True)
+    dispatcher = JsonRpcDispatcher(handler, enable_v0_3_compat=True)
     return _to_response(user, await dispatcher.handle_requests(request))
 
 
 async def _rest(request: Request, agent: str, user: AgentUser, operation: str) -> Response:
-    contexts = await _call_contexts(request, agent, user)
+    handler = _handler(request, agent, user)
     from a2a.server.routes.rest_dispatcher import RestDispatcher
 
-    from lango.server.compat.a2a.task_handler import TaskHandler
-
-    answer = getattr(RestDispatcher(TaskHandler(), contexts), operation)
+    answer = getattr(RestDispatcher(handler), operation)
     return _to_response(user, await answer(request))
 
 
@@ -172,6 +131,30 @@ for _method, _path, _operation in (
     _add_rest_route(_method, _path, _operation)
 
 
+# -- errors that the SDK does not write -------------------------------------------------------------------------------
+
+_STATUS_NAMES = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED"}
+
+
+def rpc_error_body(error: ApiError) -> dict[str, Any]:
+    """Return an error response of JSON-RPC."""
+    code = -32600 if error.status < 500 and error.status != 429 else -32603
+    fault = {"code": code, "message": str(error), "data": _error_info(error)}
+    return {"jsonrpc": "2.0", "id": None, "error": fault}
+
+
+def rest_error_body(error: ApiError) -> dict[str, Any]:
+    """Return an error response of A2A's REST binding."""
+    status = _STATUS_NAMES.get(error.status, "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL")
+    return {
+        "error": {"code": error.status, "status": status, "message": str(error), "details": _error_info(error)},
+    }
+
+
+def _error_info(error: ApiError) -> list[dict[str, str]]:
+    return [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": error.type, "domain": "lango"}]
+
+
 # -- streams ---------------------------------------------------------------------------------------------------------
 
 
@@ -191,23 +174,9 @@ async def _frames(items: AsyncIterator[Any], heartbeat_s: float) -> AsyncGenerat
     """Yield server-sent events as text; None whenever no event came for a heartbeat."""
     from sse_starlette.event import ensure_bytes  # pyright: ignore[reportUnknownVariableType]
 
-    upcoming = asyncio.ensure_future(anext(items))
-    try:
-        while True:
-            done, _ = await asyncio.wait([upcoming], timeout=heartbeat_s)
-            if not done:
-                yield None
-                continue
-            try:
-                item = upcoming.result()
-            except StopAsyncIteration:
-                return
-            upcoming = asyncio.ensure_future(anext(items))
-            yield ensure_bytes(item, "\n").decode()
-    finally:
-        upcoming.cancel()
-        with suppress(asyncio.CancelledError, StopAsyncIteration):
-            await upcoming
+    async with aclosing(with_heartbeats(items, heartbeat_s)) as beating:
+        async for item in beating:
+            yield None if item is None else ensure_bytes(item, "\n").decode()
 
 
 def _encode_error(error: ApiError) -> str:

@@ -8,13 +8,10 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from lango.server.context import AgentUser, Context, ServerContext
-from lango.server.errors import error_body, not_found
+from lango.server.errors import not_found
 from lango.server.schemas import SESSION_ID
-from lango.server.security.auth import Caller, CurrentCaller, route_with_error_body
+from lango.server.security.auth import Caller, CurrentCaller
 from lango.sessions import WhenBusy
-
-# ADK's clients read errors in `detail`
-AdkRoute = route_with_error_body(lambda refused: {"detail": str(refused)} | error_body(refused))
 
 IdPath = Annotated[str, Path(pattern=SESSION_ID)]
 

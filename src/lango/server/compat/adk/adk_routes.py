@@ -22,7 +22,6 @@ from lango.server.compat.adk.adk_paths import (
     SESSION_PATH,
     SESSIONS_PATH,
     AdkRequestBody,
-    AdkRoute,
     IdPath,
     PathUser,
     check_app,
@@ -44,7 +43,7 @@ from lango.submissions import (
 )
 from lango.waits import InputWait
 
-router = AuthenticatedRouter(include_in_schema=False, route_class=AdkRoute)
+router = AuthenticatedRouter(include_in_schema=False)
 
 
 class NewAdkSession(AdkRequestBody):

@@ -6,12 +6,12 @@ from fastapi import Query
 from starlette.responses import Response
 
 from lango.errors import UsageError
-from lango.server.compat.adk.adk_paths import SESSION_PATH, AdkRequestBody, AdkRoute, IdPath, PathUser
+from lango.server.compat.adk.adk_paths import SESSION_PATH, AdkRequestBody, IdPath, PathUser
 from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.json_body import large_response
 from lango.server.security.auth import AuthenticatedRouter
 
-router = AuthenticatedRouter(include_in_schema=False, route_class=AdkRoute)
+router = AuthenticatedRouter(include_in_schema=False)
 
 _ARTIFACTS = SESSION_PATH + "/artifacts"
 _ARTIFACT = _ARTIFACTS + "/{name:path}"

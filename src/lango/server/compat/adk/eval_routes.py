@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from fastapi import Path
+from fastapi import Depends, Path
 from pydantic import Field
 
 from lango.errors import LangoError, UsageError
@@ -16,14 +16,20 @@ from lango.evaluation.checks import Metric
 from lango.evaluation.criteria import SUPPORTED, Criteria, criteria_beside, criteria_of
 from lango.evaluation.run_history import PastResult, read_history
 from lango.runtime.sessions.eval_sets import convert_case
-from lango.server.compat.adk.adk_paths import AdkRequestBody, AdkRoute, check_app
+from lango.server.compat.adk.adk_paths import AdkRequestBody, check_app
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.security.auth import AuthenticatedRouter
 from lango.test_cases import Exchange
 from lango.threads import run_in_thread
 
-router = AuthenticatedRouter("/dev/apps/{app}", include_in_schema=False, route_class=AdkRoute)
+
+async def _check(app: str, user: CurrentUser) -> None:
+    check_app(user.context, app)
+    user.require_operator("edit and run them", "test cases are files of the server, and their tools really run")
+
+
+router = AuthenticatedRouter("/dev/apps/{app}", include_in_schema=False, dependencies=[Depends(_check)])
 
 _PASSED, _FAILED = 1, 2
 _DESCRIPTIONS = {
@@ -78,37 +84,34 @@ class CasesToRun(AdkRequestBody):
 
 
 @router.get("/eval-sets")
-async def list_sets(app: str, user: CurrentUser) -> dict[str, list[str]]:
+async def list_sets(user: CurrentUser) -> dict[str, list[str]]:
     """List the sets."""
-    return {"evalSetIds": await list_sets_by_old_name(app, user)}
+    return {"evalSetIds": await list_sets_by_old_name(user)}
 
 
 @router.get("/eval_sets")
-async def list_sets_by_old_name(app: str, user: CurrentUser) -> list[str]:
+async def list_sets_by_old_name(user: CurrentUser) -> list[str]:
     """List the sets."""
-    _check(user, app)
     return sorted(await run_in_thread(user.context.cases.files))
 
 
 @router.post("/eval-sets")
-async def create_set(app: str, body: NewSet, user: CurrentUser) -> dict[str, Any]:
+async def create_set(body: NewSet, user: CurrentUser) -> dict[str, Any]:
     """Create a set without cases."""
-    _check(user, app)
     made = await _run(user.context.cases.create, body.eval_set.eval_set_id)
     return made | {"eval_set_id": body.eval_set.eval_set_id}  # ADK's names of a set are in snake case
 
 
 @router.post("/eval_sets/{name}")
-async def create_set_by_old_name(app: str, name: Name, user: CurrentUser) -> None:
+async def create_set_by_old_name(name: Name, user: CurrentUser) -> None:
     """Create a set without cases."""
-    await create_set(app, NewSet(eval_set=NamedSet(eval_set_id=name)), user)
+    await create_set(NewSet(eval_set=NamedSet(eval_set_id=name)), user)
 
 
 @router.post("/eval-sets/{name:path}/add-session")
 @router.post("/eval_sets/{name:path}/add_session")
-async def add_session(app: str, name: Name, body: SessionToAdd, user: CurrentUser) -> None:
+async def add_session(name: Name, body: SessionToAdd, user: CurrentUser) -> None:
     """Add a session to a set as a case."""
-    _check(user, app)
     if body.user_id != user.id and not user.context.authenticator.is_single_user:
         raise not_found("Session not found")
     if await user.sessions.find(body.session_id, user_id=body.user_id) is None:
@@ -126,26 +129,23 @@ async def add_session(app: str, name: Name, body: SessionToAdd, user: CurrentUse
 
 
 @router.get("/eval_sets/{name:path}/evals")
-async def list_cases(app: str, name: Name, user: CurrentUser) -> list[str]:
+async def list_cases(name: Name, user: CurrentUser) -> list[str]:
     """List the ids of the cases of a set."""
-    _check(user, app)
     return sorted(case.id for case in await _run(user.context.cases.cases, name))
 
 
 @router.get("/eval-sets/{name:path}/eval-cases/{case_id}")
 @router.get("/eval_sets/{name:path}/evals/{case_id}")
-async def read_case(app: str, name: Name, case_id: CaseId, user: CurrentUser) -> dict[str, Any]:
+async def read_case(name: Name, case_id: CaseId, user: CurrentUser) -> dict[str, Any]:
     """Return a case."""
-    _check(user, app)
     case = await _run(user.context.cases.case, name, case_id, refused=404)
     return await _run(_convert_to_api, case)
 
 
 @router.put("/eval-sets/{name:path}/eval-cases/{case_id}")
 @router.put("/eval_sets/{name:path}/evals/{case_id}")
-async def replace_case(app: str, name: Name, case_id: CaseId, case: dict[str, Any], user: CurrentUser) -> None:
+async def replace_case(name: Name, case_id: CaseId, case: dict[str, Any], user: CurrentUser) -> None:
     """Replace a case; its id stays."""
-    _check(user, app)
     id_ = case.get("evalId") or case.get("eval_id") or case_id
     if id_ != case_id:
         raise bad_request("Eval id in EvalCase should match the eval id in the API route.")
@@ -156,9 +156,8 @@ async def replace_case(app: str, name: Name, case_id: CaseId, case: dict[str, An
 
 @router.delete("/eval-sets/{name:path}/eval-cases/{case_id}")
 @router.delete("/eval_sets/{name:path}/evals/{case_id}")
-async def delete_case(app: str, name: Name, case_id: CaseId, user: CurrentUser) -> None:
+async def delete_case(name: Name, case_id: CaseId, user: CurrentUser) -> None:
     """Delete a case."""
-    _check(user, app)
     await _run(user.context.cases.delete, name, case_id, refused=404)
 
 
@@ -166,15 +165,14 @@ async def delete_case(app: str, name: Name, case_id: CaseId, user: CurrentUser) 
 
 
 @router.post("/eval-sets/{name:path}/run")
-async def run_cases(app: str, name: Name, body: CasesToRun, user: CurrentUser) -> dict[str, Any]:
+async def run_cases(name: Name, body: CasesToRun, user: CurrentUser) -> dict[str, Any]:
     """Run cases of a set, each as a user of its own, and return their results."""
-    return {"runEvalResults": await run_cases_by_old_name(app, name, body, user)}
+    return {"runEvalResults": await run_cases_by_old_name(name, body, user)}
 
 
 @router.post("/eval_sets/{name:path}/run_eval")
-async def run_cases_by_old_name(app: str, name: Name, body: CasesToRun, user: CurrentUser) -> list[dict[str, Any]]:
+async def run_cases_by_old_name(name: Name, body: CasesToRun, user: CurrentUser) -> list[dict[str, Any]]:
     """Run cases of a set, each as a user of its own, and return their results."""
-    _check(user, app)
     if body.live_model_config or body.user_simulator_config:
         raise bad_request("Live models and simulated users are not supported: use `adk eval` for them")
     cases = await _run(user.context.cases.cases, name, body.eval_case_ids or body.eval_ids)
@@ -198,23 +196,21 @@ def _always(criteria: Criteria) -> Callable[[object], Criteria]:
 
 
 @router.get("/eval-results")
-async def list_results(app: str, user: CurrentUser) -> dict[str, list[str]]:
+async def list_results(user: CurrentUser) -> dict[str, list[str]]:
     """List the runs whose results are kept, the oldest first."""
-    return {"evalResultIds": await list_results_by_old_name(app, user)}
+    return {"evalResultIds": await list_results_by_old_name(user)}
 
 
 @router.get("/eval_results")
-async def list_results_by_old_name(app: str, user: CurrentUser) -> list[str]:
+async def list_results_by_old_name(user: CurrentUser) -> list[str]:
     """List the runs whose results are kept, the oldest first."""
-    _check(user, app)
     return [*await run_in_thread(_past_runs, user)]
 
 
 @router.get("/eval-results/{result_id:path}")
 @router.get("/eval_results/{result_id:path}")
-async def read_result(app: str, result_id: Name, user: CurrentUser) -> dict[str, Any]:
+async def read_result(result_id: Name, user: CurrentUser) -> dict[str, Any]:
     """Return whether each case of a run passed; scores are in the answer to the request that ran it."""
-    _check(user, app)
     run = (await run_in_thread(_past_runs, user)).get(result_id)
     if run is None:
         raise not_found(f"there is no result {result_id!r}")
@@ -239,9 +235,8 @@ def _past_runs(user: AgentUser) -> dict[str, tuple[str, Sequence[PastResult]]]:
 
 
 @router.get("/metrics-info")
-async def describe_metrics(app: str, user: CurrentUser) -> dict[str, Any]:
+async def describe_metrics() -> dict[str, Any]:
     """List the criteria that a run may have."""
-    _check(user, app)
     interval = {"minValue": 0.0, "openAtMin": False, "maxValue": 1.0, "openAtMax": False}
     return {
         "metricsInfo": [
@@ -309,11 +304,6 @@ def _invocation_json(exchange: Exchange) -> dict[str, Any]:
 
 _convert_to_api = functools.partial(convert_case, camel_names=True)
 _convert_to_file = functools.partial(convert_case, camel_names=False)
-
-
-def _check(user: AgentUser, app: str) -> None:
-    check_app(user.context, app)
-    user.require_operator("edit and run them", "test cases are files of the server, and their tools really run")
 
 
 async def _run(function: Callable[..., Any], *arguments: Any, refused: int = 400) -> Any:

@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from lango.errors import ConfigError
-from lango.server.compat.openai.completion import OpenAiErrorBody, openai_error_body
+from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.context import CurrentUser
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, error_responses
-from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
+from lango.server.security.auth import AuthenticatedRouter
 
 _MAX_INPUTS = 2_048
 _ERRORS = error_responses(
@@ -23,9 +23,7 @@ _ERRORS = error_responses(
 )
 _Tokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 _Text = Annotated[str, Field(min_length=1)]
-router = AuthenticatedRouter(
-    "/v1", tags=["embeddings"], responses=_ERRORS, route_class=route_with_error_body(openai_error_body)
-)
+router = AuthenticatedRouter("/v1", tags=["embeddings"], responses=_ERRORS)
 
 
 class EmbeddingsRequest(BaseModel):

@@ -2,6 +2,7 @@
 
 A call of a client's tool is a `function_call`, and its result a `function_call_output`. A call of the agent's own tools
 is an `mcp_call` with its result. One that waits for approval is only an `mcp_approval_request`, as in a response.
+System and developer messages are in the state of the session: they hold for the whole conversation, and come first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.messages import ToolCall, byte_size
+from lango.server.compat.openai.responses.kept_instructions import KeptInstruction, kept_instructions
+from lango.server.compat.openai.responses.output_items import call_outcome
 from lango.server.compat.openai.responses.response_ids import approval_request_id, response_id
 from lango.server.compat.openai.responses.stored_input import message_items
 from lango.server.context import AgentUser
@@ -55,7 +58,14 @@ async def read_items(user: AgentUser, session: SessionInfo) -> list[Conversation
         found = [*page, *found]
     waits = await user.waits(session.name.id)
     approvals = {wait.call_id: wait for wait in waits if isinstance(wait, ApprovalWait)}
-    return await run_in_thread(_items, session, user.runtime.app_name, found, approvals)
+    stored = await run_in_thread(_items, session, user.runtime.app_name, found, approvals)
+    return [*map(_instruction_item, kept_instructions(session)), *stored]
+
+
+def _instruction_item(kept: KeptInstruction) -> ConversationItem:
+    content = [{"type": "input_text", "text": kept.text}]
+    item = {"id": kept.id, "type": "message", "status": "completed", "role": kept.role, "content": content}
+    return _item(StoredEvent(0, "", 0.0, None), item)
 
 
 def _items(
@@ -119,10 +129,11 @@ def _own_call(call: ToolCall, item_id: str, context: _Context) -> dict[str, Any]
     if (wait := context.approvals.get(call.id)) is not None:
         turn = TurnRef(context.session, wait.turn or 0)
         return {"id": approval_request_id(response_id(turn), call.id), "type": "mcp_approval_request", **about}
-    result = context.results.get(call.id)
-    output = None if result is None else tool_value_text(result.output or {})
-    status = "incomplete" if result is None else "completed"
-    return {"id": item_id, "type": "mcp_call", "status": status, **about, "output": output, "error": None}
+    outcome: dict[str, Any] = {"status": "incomplete", "output": None, "error": None}
+    if (result := context.results.get(call.id)) is not None:
+        output = result.output or {}
+        outcome = call_outcome(output, ok=not output.get("error"))
+    return {"id": item_id, "type": "mcp_call", **about, **outcome}
 
 
 async def shown_page(

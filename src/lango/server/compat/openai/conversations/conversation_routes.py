@@ -1,6 +1,6 @@
 """Serve OpenAI's conversations: `/v1/conversations`, and the items in them.
 
-A conversation is a session, with the same id. Its metadata is part of the session's state.
+A conversation is a session, with the same id. Its metadata and instructions are part of the session's state.
 """
 
 import uuid
@@ -22,15 +22,22 @@ from lango.server.compat.openai.conversations.conversation_items import (
     shown_page,
 )
 from lango.server.compat.openai.responses.input_items import InputItem, read_input
+from lango.server.compat.openai.responses.kept_instructions import (
+    INSTRUCTIONS,
+    KeptInstruction,
+    kept_instructions,
+    new_instructions,
+    to_state,
+)
 from lango.server.compat.openai.responses.response_request import Metadata
-from lango.server.compat.openai.responses.response_view import response_error_body
 from lango.server.compat.openai.responses.submission import load_item
+from lango.server.compat.resent_history import client_instruction
 from lango.server.compat.session_selection import SESSION_PREFIX
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, SessionIdPath, error_responses
-from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
+from lango.server.security.auth import AuthenticatedRouter
 from lango.sessions import SessionInfo
 from lango.threads import run_in_thread
 
@@ -77,7 +84,6 @@ router = AuthenticatedRouter(
     "/v1/conversations",
     tags=["conversations"],
     responses=_ERRORS,
-    route_class=route_with_error_body(response_error_body),
 )
 
 
@@ -86,8 +92,9 @@ async def create_conversation(
     user: CurrentUser, new: Annotated[NewConversation, Body(default_factory=NewConversation)]
 ) -> Response:
     """Create a conversation; with several agents, `?agent=NAME` names the one that it is with."""
-    messages = await _read_messages(user, new.items or ())
-    state = {METADATA: new.metadata} if new.metadata else {}
+    messages, instructions = await _read_items(user, new.items or ())
+    state: dict[str, Any] = {METADATA: new.metadata} if new.metadata else {}
+    state |= {INSTRUCTIONS: to_state(instructions)} if instructions else {}
     session = await user.sessions.create(_new_id(), user_id=user.id, state=state)
     if messages:
         try:
@@ -127,11 +134,17 @@ async def delete_conversation(session_id: SessionIdPath, user: CurrentUser) -> R
 async def add_items(session_id: SessionIdPath, new: AddedItems, user: CurrentUser) -> Response:
     """Add items to a conversation, which the model reads with the next response. No turn starts."""
     session = await user.get_session(session_id)
-    messages = await _read_messages(user, new.items)
-    before = await user.runtime.turns.add_history(session_id, messages, user_id=user.id)
+    messages, instructions = await _read_items(user, new.items)
+    before = session.last_seq
+    if messages:
+        before = await user.runtime.turns.add_history(session_id, messages, user_id=user.id)
+    if instructions:
+        kept = to_state([*kept_instructions(session), *instructions])
+        await user.sessions.change_state(session_id, {INSTRUCTIONS: kept}, user_id=user.id)
     user.sessions.changes.notify(session)
     changed = await user.get_session(session_id)
-    items = [item for item in await read_items(user, changed) if item.stored.seq > before]
+    added = {one.id for one in instructions}
+    items = [item for item in await read_items(user, changed) if item.stored.seq > before or item.id in added]
     return JsonResponse(await shown_page(user, items, None, len(items), "asc"))
 
 
@@ -158,8 +171,14 @@ async def read_item(session_id: SessionIdPath, item_id: ItemIdPath, user: Curren
 
 @router.delete("/{session_id}/items/{item_id}", response_model=None)
 async def delete_item(session_id: SessionIdPath, item_id: ItemIdPath, user: CurrentUser) -> Response:
-    """Remove the newest item of a conversation, if it is no part of a turn: a turn is rewound as a whole."""
+    """Remove an instruction, or the newest item if it is no part of a turn: a turn is rewound as a whole."""
     session = await user.get_session(session_id)
+    kept = kept_instructions(session)
+    left = [one for one in kept if one.id != item_id]
+    if len(left) < len(kept):
+        await user.sessions.change_state(session_id, {INSTRUCTIONS: to_state(left)}, user_id=user.id)
+        user.sessions.changes.notify(session)
+        return JsonResponse(_shown(session))
     items = await read_items(user, session)
     item = _find(items, item_id)
     turn = item.stored.invocation_id
@@ -175,8 +194,9 @@ async def delete_item(session_id: SessionIdPath, item_id: ItemIdPath, user: Curr
     await user.sessions.rewind(session_id, before=item.stored.seq, user_id=user.id)
     user.sessions.changes.notify(session)
     rewound = await user.get_session(session_id)
-    if _metadata(rewound) != _metadata(session):  # the state is that before the item
-        await user.sessions.change_state(session_id, {METADATA: _metadata(session)}, user_id=user.id)
+    about = {name: session.state[name] for name in (METADATA, INSTRUCTIONS) if name in session.state}
+    if any(rewound.state.get(name) != value for name, value in about.items()):  # the state is that before the item
+        await user.sessions.change_state(session_id, about, user_id=user.id)
     return JsonResponse(_shown(session))
 
 
@@ -205,11 +225,10 @@ def _find(items: Sequence[ConversationItem], item_id: str) -> ConversationItem:
     raise not_found(f"the conversation has no item {item_id!r}")
 
 
-async def _read_messages(user: AgentUser, items: Sequence[InputItem]) -> list[Message]:
+async def _read_items(user: AgentUser, items: Sequence[InputItem]) -> tuple[list[Message], list[KeptInstruction]]:
     """Read items to add. Raise `ApiError` for those that no session can hold."""
     read = await read_input(user, items, lambda item_id: load_item(user, item_id))
-    if read.instructions:
-        raise bad_request("items: a conversation keeps no system and developer messages; send instructions")
+    client_instruction(read.instructions, user.settings.server)
     if read.approvals or read.earlier_approvals:
         raise bad_request("items: answer approval requests with POST /v1/responses")
-    return await run_in_thread(to_history, read.messages)
+    return await run_in_thread(to_history, read.messages), new_instructions(items, read.instructions)

@@ -10,7 +10,7 @@ from fastapi import Path, Query, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from lango.server.compat.openai.completion import OpenAiErrorBody, openai_error_body
+from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.files.uploaded_files import UploadedFiles
 from lango.server.compat.openai.item_page import item_page
 from lango.server.context import CurrentUser
@@ -18,7 +18,7 @@ from lango.server.errors import bad_request
 from lango.server.file_responses import file_response
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, Responses, error_responses
-from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
+from lango.server.security.auth import AuthenticatedRouter
 
 _MAX_FIELDS = 10
 _ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS | {404: "You have no such file."}, OpenAiErrorBody)
@@ -51,9 +51,7 @@ _FORM: dict[str, Any] = {
     }
 }
 FileIdPath = Annotated[str, Path(examples=["file-0123456789abcdef0123456789abcdef"])]
-router = AuthenticatedRouter(
-    "/v1/files", tags=["files"], responses=_ERRORS, route_class=route_with_error_body(openai_error_body)
-)
+router = AuthenticatedRouter("/v1/files", tags=["files"], responses=_ERRORS)
 
 
 @router.post("", response_model=None, openapi_extra=_FORM, responses=_TOO_LARGE)

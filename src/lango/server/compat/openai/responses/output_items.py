@@ -201,9 +201,7 @@ class OutputItems:
         elif end.call_id not in self._own_calls:  # a call that was approved continues without a start
             yield from self._start_own_call(end.call_id, end.name, "")
         index = self._own_calls.pop(end.call_id)
-        output = tool_value_text(end.result)
-        outcome = {"output": output} if end.ok else {"error": output}
-        item = self._items[index] = self._items[index] | {"status": "completed" if end.ok else "failed"} | outcome
+        item = self._items[index] = self._items[index] | call_outcome(end.result, ok=end.ok)
         kind = "response.mcp_call.completed" if end.ok else "response.mcp_call.failed"
         yield {"type": kind, "output_index": index, "item_id": item["id"]}
         yield _done(index, item)
@@ -270,6 +268,15 @@ def _with_text(text: _OpenText, status: str) -> Item:
     if text.is_message:
         return text.item | {"status": status, "content": [text_part(whole)]}
     return text.item | {"summary": [_summary_part(whole)]}
+
+
+def call_outcome(result: Mapping[str, Any], *, ok: bool) -> Item:
+    """Return how a call of the agent's own tools ended, as OpenAI's `mcp_call` says it."""
+    text = tool_value_text(result)
+    if ok:
+        return {"status": "completed", "output": text, "error": None}
+    error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
+    return {"status": "failed", "output": None, "error": error}
 
 
 def text_part(text: str) -> dict[str, Any]:

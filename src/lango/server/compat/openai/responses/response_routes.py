@@ -13,36 +13,31 @@ from starlette.responses import Response
 from lango.errors import LangoError
 from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.item_page import item_page
-from lango.server.compat.openai.openai_routes import TURN_ERRORS
+from lango.server.compat.openai.openai_routes import OPENAI_TURN_ERRORS
 from lango.server.compat.openai.responses.compaction import CompactRequest, compact
 from lango.server.compat.openai.responses.response_ids import get_response, session_key_of_response
 from lango.server.compat.openai.responses.response_request import ResponseRequest
 from lango.server.compat.openai.responses.response_view import ResponseView, response_error_body
 from lango.server.compat.openai.responses.stored_input import read_input_items
 from lango.server.compat.openai.responses.submission import submit_response
-from lango.server.compat.session_header import SessionIdHeader, turn_headers
+from lango.server.compat.turn_responses import SessionIdHeader, answer_response, turn_headers
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import ApiError, bad_request, to_api_error
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, Responses, error_responses
-from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
+from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.sse import EventStreamResponse
 
 _ERRORS = error_responses(
     COMMON_ERROR_DESCRIPTIONS | {404: "There is no such response, session or item."}, OpenAiErrorBody
 )
-_RESPONSE: Responses = {
-    200: {
-        "description": "A response; with `stream`, its events as server-sent events.",
-        "content": {"application/json": {"schema": {"type": "object"}}, "text/event-stream": {}},
-    }
-}
+_RESPONSE = answer_response("A response; with `stream`, its events as server-sent events.")
 _COMPACTED: Responses = {
     200: {
         "description": "The messages that are kept, and the notes on the rest.",
         "content": {"application/json": {"schema": {"type": "object"}}},
     },
-    **{status: TURN_ERRORS[status] for status in (413, 500)},
+    **{status: OPENAI_TURN_ERRORS[status] for status in (413, 500)},
 }
 ResponseIdPath = Annotated[str, Path(examples=["resp_1_1"])]
 
@@ -58,12 +53,10 @@ async def _user_of_response(response_id: ResponseIdPath, user: CurrentUser) -> A
 
 
 ResponseUser = Annotated[AgentUser, Depends(_user_of_response)]
-router = AuthenticatedRouter(
-    "/v1", tags=["responses"], responses=_ERRORS, route_class=route_with_error_body(response_error_body)
-)
+router = AuthenticatedRouter("/v1", tags=["responses"], responses=_ERRORS)
 
 
-@router.post("/responses", response_model=None, responses=_RESPONSE | TURN_ERRORS)
+@router.post("/responses", response_model=None, responses=_RESPONSE | OPENAI_TURN_ERRORS)
 async def create_response(
     request_body: ResponseRequest, user: CurrentUser, session_id: SessionIdHeader = None, key: IdempotencyKey = None
 ) -> Response:

@@ -20,6 +20,7 @@ from lango.server.compat.carried_history import to_history
 from lango.server.compat.client_view import wait_id_of_approval
 from lango.server.compat.inline_files import attachments_of_message
 from lango.server.compat.openai.responses.input_items import Approval, ReadInput, read_input
+from lango.server.compat.openai.responses.kept_instructions import kept_instructions
 from lango.server.compat.openai.responses.response_ids import (
     APPROVAL,
     StoredResponse,
@@ -72,7 +73,9 @@ async def _submit(
 ) -> TurnRef:
     previous = await find_previous(user, body.previous_response_id, unstored_id)
     read = await read_input(user, body.input, lambda item_id: load_item(user, item_id))
+    conversation = None if body.conversation_id is None else await user.get_session(body.conversation_id)
     earlier = previous.parameters.get("_developer_messages", ()) if previous else ()
+    earlier = [one.text for one in kept_instructions(conversation)] if conversation else earlier
     developer_messages = [*earlier, *read.instructions]
     parameters = body.parameters() | ({"_developer_messages": developer_messages} if developer_messages else {})
     instruction = client_instruction([body.instructions or "", *developer_messages], user.settings.server)
@@ -85,10 +88,8 @@ async def _submit(
         return await _submit_approvals(user, read.approvals, request)
     if previous is not None:
         return await _submit_after(user, previous, read, request)
-    if body.conversation_id is not None:
-        session_id = body.conversation_id
-        await user.get_session(session_id)
     _check_answerable(read.messages)
+    session_id = body.conversation_id or session_id
     if session_id is not None:
         return await submit_to_named_session(user, session_id, read.messages, request)
     preferred_key = session_key_of_response(read.response_ids[-1]) if read.response_ids else None

@@ -1,0 +1,150 @@
+"""Serve A2A over gRPC, at a port of its own: the same operations, keys and tasks as over HTTP. Imports `a2a`, `grpc`.
+
+There is no TLS here: a proxy has it, as for HTTP. Browsers cannot speak plain gRPC, so a page of another site cannot
+reach a server without keys.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.grpc_handler import GrpcHandler
+from a2a.types import ListTasksRequest
+from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server  # pyright: ignore[reportUnknownVariableType]
+from grpc import (
+    HandlerCallDetails,
+    RpcMethodHandler,
+    StatusCode,
+    aio,
+    stream_stream_rpc_method_handler,
+    unary_stream_rpc_method_handler,
+)
+from typing_extensions import override
+
+from lango.config import ServerSettings
+from lango.errors import ConfigError, LangoError
+from lango.server.compat.a2a.task_handler import Call, TaskHandler
+from lango.server.context import AgentUser, ServedAgents
+from lango.server.errors import ApiError, to_api_error
+from lango.server.security.auth import Authenticator, Caller
+from lango.server.streaming.sse import RECHECK_CALLER_S, wait_until_refused, with_heartbeats
+from lango.threads import use_share_of
+
+_Handler: TypeAlias = "RpcMethodHandler[Any, Any] | None"
+_Context: TypeAlias = "aio.ServicerContext[Any, Any]"
+_STATUS_CODES = {401: StatusCode.UNAUTHENTICATED, 403: StatusCode.PERMISSION_DENIED, 429: StatusCode.RESOURCE_EXHAUSTED}
+_caller: ContextVar[Caller] = ContextVar("lango_grpc_caller")
+"""Who called: the interceptor runs in the task of the call, before its message is read."""
+
+
+class GrpcServer:
+    """The server of A2A over gRPC, for all agents: the tenant of a request names one, else the first answers."""
+
+    def __init__(self, server: aio.Server) -> None:
+        self._server = server
+
+    @classmethod
+    async def start(cls, agents: ServedAgents, address: str) -> "GrpcServer":
+        """Listen beside the HTTP server, whose address is given. Raise `ConfigError` if the port is taken."""
+        settings = agents.default.settings.server
+        server = aio.server(
+            interceptors=[_Authentication(agents.authenticator)],
+            options=_options(settings),
+            maximum_concurrent_rpcs=settings.limits.max_connections,
+        )
+
+        def open_call(context: ServerCallContext) -> Call:
+            chosen = agents.named(context.tenant) if context.tenant else agents.default
+            return Call(AgentUser(chosen, _caller.get()), address, _given_status)
+
+        add_A2AServiceServicer_to_server(GrpcHandler(TaskHandler(open_call)), server)
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        where = f"{host}:{settings.a2a.grpc_port}"
+        try:
+            agents.grpc_port = server.add_insecure_port(where)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"cannot listen on {where} for gRPC: choose another port with server.a2a.grpc_port"
+            ) from error
+        await server.start()
+        return cls(server)
+
+    async def stop(self, limit_s: float) -> None:
+        """Refuse new calls at once, and wait until those under way have ended, with their turns."""
+        await self._server.stop(limit_s)
+
+
+def _options(settings: ServerSettings) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", settings.limits.max_body_bytes),
+        ("grpc.keepalive_time_ms", int(settings.heartbeat_s * 1000)),  # finds clients that are gone without a word
+        ("grpc.keepalive_timeout_ms", int(settings.write_timeout_s * 1000)),
+        ("grpc.so_reuseport", 0),  # a port that is taken is an error
+    ]
+
+
+async def _given_status(request: ListTasksRequest) -> int:
+    return request.status  # protobuf keeps an unknown number
+
+
+class _Authentication(aio.ServerInterceptor):
+    """Authenticates each call by its metadata alone, and ends streams whose caller loses access."""
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+
+    @override
+    async def intercept_service(
+        self,
+        continuation: Callable[[HandlerCallDetails], Awaitable[_Handler]],
+        handler_call_details: HandlerCallDetails,
+    ) -> _Handler:
+        """Return the handler of a call, or one that refuses it."""
+        metadata: dict[str, Any] = dict(handler_call_details.invocation_metadata)
+        authorization = metadata.get("authorization")
+        try:
+            caller = await self._authenticator.authenticate(authorization)
+        except (ApiError, LangoError) as error:
+            return _refusal(to_api_error(error))
+        _caller.set(caller)
+        use_share_of(caller.user_id)
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.unary_stream is None:
+            return handler
+        return unary_stream_rpc_method_handler(
+            _while_allowed(handler.unary_stream, lambda: self._authenticator.verify(authorization)),
+            handler.request_deserializer,
+            handler.response_serializer,
+        )
+
+
+def _refusal(refused: ApiError) -> _Handler:
+    async def refuse(_messages: Any, context: _Context) -> None:
+        await _abort(context, refused)
+
+    return stream_stream_rpc_method_handler(refuse)  # of all kinds, this one does not read the message first
+
+
+def _while_allowed(stream: Callable[..., Any], verify: Callable[[], Awaitable[object]]) -> Callable[..., Any]:
+    """Return a stream that ends with an error when its caller loses access."""
+
+    async def checked_stream(request: Any, context: _Context) -> AsyncGenerator[Any]:
+        recheck = asyncio.create_task(wait_until_refused(verify))
+        try:
+            async with aclosing(with_heartbeats(aiter(stream(request, context)), RECHECK_CALLER_S)) as items:
+                async for item in items:
+                    if recheck.done():
+                        await _abort(context, recheck.result())
+                    if item is not None:
+                        yield item
+        finally:
+            recheck.cancel()
+
+    return checked_stream
+
+
+async def _abort(context: _Context, refused: ApiError) -> None:
+    await context.abort(_STATUS_CODES.get(refused.status, StatusCode.UNAVAILABLE), str(refused))
