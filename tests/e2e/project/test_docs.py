@@ -71,7 +71,7 @@ def test_shell_blocks_use_existing_targets_extras_and_commands(
                 assert target in targets
             case ["pip", "install", wanted]:
                 # Lango is not on the package index: install the checkout, or the wheel that `make dist` builds
-                named = re.fullmatch(r"(?:\.|dist/lango_adk-\*\.whl)(?:\[([\w,]+)\])?", wanted)
+                named = re.fullmatch(r"(?:\.|dist/lango_adk-\*\.whl)(?:\[([\w,-]+)\])?", wanted)
                 assert named
                 assert set((named[1] or "").split(",")) <= extras | {""}
             case ["lango", *arguments]:
