@@ -37,7 +37,7 @@ export function layOut(node, room) {
 
 /** @param {Agent} node @returns {Picture} */
 function box(node) {
-  const longest = Math.max(node.name.length + 2, 12, ...shownTools(node).map((tool) => tool.name.length + 9));
+  const longest = Math.max(node.name.length + 2, 16, ...shownTools(node).map((tool) => tool.name.length + 9));
   const width = Math.min(250, Math.round(longest * CHARACTER + 2 * PADDING));
   const rows = Math.min(node.tools.length, MAX_TOOLS + 1);
   const height = HEAD + (rows ? rows * TOOL + 6 : 0);

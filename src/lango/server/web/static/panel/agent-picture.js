@@ -9,6 +9,7 @@ import { durationOf, nodeKey, statusOf, toolKey } from "./agent-runs.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = 10;
+const FACT_CHARACTER = 6;
 const LABELS = /** @type {Record<string, string>} */ ({ running: "runs", done: "done", failed: "failed", waiting: "waits", not_run: "not run", unknown: "unknown" });
 const KINDS = /** @type {Record<string, string>} */ ({ llm: "agent", sequence: "in sequence", parallel: "in parallel", loop: "in a loop", workflow: "workflow", function: "function", other: "node" });
 
@@ -67,7 +68,7 @@ function drawBox({ node, x, y, width, height }, runs, chosen, select, open) {
     const name = tool.name || tool.kind;
     if (calls.length) {
       const row = runLine(describe(calls, true), `Show ${name} in the trace`, x + width - 12, top + 15, width - 16, calls, open, "end");
-      row.prepend(shape("rect", { x: x + 6, y: top, width: width - 12, height: 20, rx: 5, class: "agent-hit" }), text(short(name, width - 90), x + 14, top + 15, "agent-tool"));
+      row.prepend(shape("rect", { x: x + 6, y: top, width: width - 12, height: 20, rx: 5, class: "agent-hit" }), text(short(name, width - 34 - describe(calls, true).length * FACT_CHARACTER), x + 14, top + 15, "agent-tool"));
       group.append(row);
     } else group.append(text(`${short(name, width - 40)}${tool.is_toolset ? " …" : ""}`, x + 14, top + 15, "agent-tool"));
   });
