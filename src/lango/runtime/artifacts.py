@@ -121,7 +121,7 @@ class Artifacts:
 
         Raise `ArtifactRefused` if it is too large, `Unstorable` for a name that no artifact can have.
         """
-        name = _name(session_id, name)
+        name = artifacts.stored_name(session_id, name)
         artifacts.check_name(name)
         content = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         if self._max_bytes is not None and len(content) > self._max_bytes:
@@ -149,13 +149,8 @@ class Artifacts:
 
     async def _scope(self, session_id: str | None, user_id: str, name: str) -> tuple[SessionId, str]:
         await self._check_session(session_id, user_id)
-        name = _name(session_id, name)
+        name = artifacts.stored_name(session_id, name)
         return artifacts.scope_of(self._app_name, user_id, session_id, name), name
-
-
-def _name(session_id: str | None, name: str) -> str:
-    """Return the name of an artifact; without a session it is the user's."""
-    return name if session_id is not None or name.startswith(USER_PREFIX) else USER_PREFIX + name
 
 
 def base_name(name: str) -> str:

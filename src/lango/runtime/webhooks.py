@@ -69,6 +69,14 @@ def _task_webhook(task_id: str, id_: str) -> str:
     return f"task {task_id} {id_}"
 
 
+def _checked_address(url: str) -> str:
+    """Return the address of a webhook. Raise `WebhookRefused` if it is no URL."""
+    try:
+        return str(parse_url(url))
+    except ToolError as error:
+        raise WebhookRefused(str(error)) from error
+
+
 class Webhooks:
     """The webhooks of one app."""
 
@@ -101,10 +109,7 @@ class Webhooks:
         `user_id` is the owner of the session, and of the webhook; None is an operator. The secret is generated, and
         stored encrypted, or an environment variable holds it. Raise `WebhookRefused` for an address that is no URL.
         """
-        try:
-            address = str(parse_url(url))
-        except ToolError as error:
-            raise WebhookRefused(str(error)) from error
+        address = _checked_address(url)
         if user_id is not None:
             count = await self._store.read(webhooks.count_webhooks, self._app_name, user_id)
             if count >= _MOST_OF_A_USER:
@@ -133,10 +138,7 @@ class Webhooks:
         `ended` is the turn that has ended already, which is told at once. The same id replaces an earlier webhook.
         Raise `WebhookRefused` for an address that is no URL, or for too many.
         """
-        try:
-            address = str(parse_url(url))
-        except ToolError as error:
-            raise WebhookRefused(str(error)) from error
+        address = _checked_address(url)
         known = await self.of_task(session, task_id)
         if len(known) >= _MOST_OF_A_TASK and id_ not in [one.id for one in known]:
             raise WebhookRefused(f"a task may have {_MOST_OF_A_TASK} of them: delete one first")

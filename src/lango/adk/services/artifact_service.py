@@ -137,7 +137,7 @@ def _scope(app_name: str, user_id: str, session_id: str | None, filename: str) -
 
     Without a session it is the user's, and gets the prefix of a user's artifact.
     """
-    name = filename if session_id is not None or filename.startswith(USER_PREFIX) else USER_PREFIX + filename
+    name = artifacts.stored_name(session_id, filename)
     _check_scope(app_name, user_id, None if name.startswith(USER_PREFIX) else session_id)
     try:
         artifacts.check_name(name)

@@ -114,6 +114,11 @@ class Saver(Struct, frozen=True):
         return f"{self.session_key}:{self.turn_epoch}:{self.step}"
 
 
+def stored_name(session_id: str | None, name: str) -> str:
+    """Return the name under which an artifact is stored; without a session it is the user's."""
+    return name if session_id is not None or name.startswith(USER_PREFIX) else USER_PREFIX + name
+
+
 def check_name(name: str) -> None:
     """Raise `Unstorable` for a name that no artifact can have: it must be safe as the name of a downloaded file."""
     bare = name.removeprefix(USER_PREFIX)
