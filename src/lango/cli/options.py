@@ -86,7 +86,8 @@ def id_by_prefix(wanted: str, ids: Iterable[str], what: str) -> str:
     if wanted in found or not found or len(wanted) < _PREFIX_LENGTH:
         return wanted
     if len(found) > 1:
-        raise UsageError(f"{len(found)} {what} begin with {wanted!r}: give more of the id")
+        some = ", ".join(sorted(found)[:5]) + (", ..." if len(found) > 5 else "")
+        raise UsageError(f"{len(found)} {what} begin with {wanted!r}: give more of the id ({some})")
     return found.pop()
 
 

@@ -180,7 +180,7 @@ async def test_the_beginning_of_an_id_is_enough(folder: Path) -> None:
             await fill(store, SessionId("app", "alice", name), TEXTS[:2])
     assert shown(folder, "5e55104b") == TEXTS[:2]
     assert lango("sessions", "rename", "5e55104a", "Mine", cwd=folder).stdout == "5e55104a0001 has the title 'Mine'\n"
-    refused(lango("sessions", "delete", "5e55", cwd=folder), "2 sessions begin with '5e55'")
+    refused(lango("sessions", "delete", "5e55", cwd=folder), "2 sessions begin with '5e55': give more of the id (5e55")
     assert lango("sessions", "delete", "5e55104a", cwd=folder).stdout == "deleted 5e55104a0001\n"
     missing = lango("sessions", "show", "5e5", "--store", "sqlite:///lango.db", cwd=folder)
     assert "`lango sessions list --store sqlite:///lango.db` lists them" in missing.stderr
