@@ -29,7 +29,8 @@ export function drawAgent(root, runs, room, { name, select, open }) {
   const page = shape("g", { transform: `translate(${MARGIN} ${MARGIN})` });
   svg.append(arrow(), page);
   for (const frame of picture.frames) page.append(drawFrame(frame, runs, name, select));
-  for (const one of picture.lines) page.append(...drawLine(one));
+  const lines = picture.lines.map(drawLine);
+  page.append(...lines.map(([path]) => path), ...lines.flatMap(([, label]) => label ?? [])); // no line crosses a label
   for (const box of picture.boxes) page.append(drawBox(box, runs, name, select, open));
   return svg;
 }
