@@ -27,7 +27,7 @@ from lango.waits import CredentialWait
 from tests.agents.answers import approve, open_credentials, opened, submit_credential
 from tests.agents.parts import collect, last_error, messages, rows, settings_for, text_of
 from tests.support.processes import TIMEOUT_S
-from tests.support.runtimes import store_of
+from tests.support.runtimes import expire_waits, store_of
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
 
 
@@ -215,11 +215,10 @@ async def test_an_answer_counts_once(store_url: str, oauth: OAuthServer) -> None
 
 
 async def test_a_request_expires(store_url: str, oauth: OAuthServer) -> None:
-    settings = settings_for(store_url)
-    soon = settings.credentials.model_copy(update={"request_expires_s": 2.0})
-    async with open_runtime(settings.model_copy(update={"credentials": soon}), root_agent=agent(oauth)) as runtime:
+    async with open_runtime(settings_for(store_url), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
         address = await oauth.allow(request.auth_url)
+        await expire_waits(runtime)
         async with asyncio.timeout(TIMEOUT_S):
             while await rows(store_of(runtime), "SELECT 1 FROM open_calls"):
                 await asyncio.sleep(0.02)

@@ -30,7 +30,7 @@ from lango.testing import ScriptedProvider
 from lango.waits import InputWait, Value
 from tests.agents.answers import open_inputs, opened, submit_input
 from tests.agents.parts import TIMEOUT_S, USER, collect, messages, rows, settings_for, stored, text_of
-from tests.support.runtimes import store_of
+from tests.support.runtimes import expire_waits, store_of
 from tests.support.store_workers import Worker
 
 SIZE = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"]}
@@ -188,8 +188,9 @@ async def test_a_repeated_answer_with_the_same_key_gets_the_same_turn(store_url:
 
 
 async def test_a_request_expires(store_url: str) -> None:
-    async with open_runtime(settings_for(store_url, input_expires_s=0.3), root_agent=flow(int)) as runtime:
+    async with open_runtime(settings_for(store_url), root_agent=flow(int)) as runtime:
         request = await ask_for_input(runtime)
+        await expire_waits(runtime)
         async with asyncio.timeout(TIMEOUT_S):
             while (await messages(runtime))[-1].role != "tool":
                 await asyncio.sleep(0.02)

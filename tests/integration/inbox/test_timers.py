@@ -25,7 +25,7 @@ from lango.store import Store
 from lango.testing import ScriptedProvider
 from lango.waits import Approve, EventWait, Result, TimerWait, Wake
 from tests.agents.parts import TIMEOUT_S, Gate, collect, messages, results_in, rows, settings_for, statuses
-from tests.support.runtimes import store_of, supervisor_of
+from tests.support.runtimes import expire_waits, store_of, supervisor_of
 
 HOUR = 3600.0
 
@@ -36,16 +36,6 @@ def with_timer(url: str) -> Settings:
 
 def wait_call(**arguments: Any) -> ToolCall:
     return ToolCall("c1", "wait_until", {"seconds": HOUR, "reason": "look at the oven"} | arguments)
-
-
-async def make_due(runtime: Runtime) -> None:
-    """Let the time of every open wait be over, as the database sees it, and let this process notice now."""
-
-    def operation() -> Any:
-        yield "UPDATE waits SET expires_at = 1.0 WHERE closed IS NULL", ()
-
-    await store_of(runtime).write(operation)
-    store_of(runtime).notify_due()
 
 
 async def ended(runtime: Runtime, turns: int) -> list[str]:
@@ -86,7 +76,7 @@ async def test_any_replica_continues_a_turn_once_when_its_time_has_come(store_ur
         open_runtime(with_timer(store_url), provider=provider) as one,
         open_runtime(with_timer(store_url), provider=provider) as other,
     ):
-        await asyncio.gather(*(make_due(runtime) for runtime in (one, other) * 3))
+        await asyncio.gather(*(expire_waits(runtime) for runtime in (one, other) * 3))
         assert await ended(one, 2) == ["done", "done"]
         assert (await messages(other))[-1].content == "the oven is hot"
         assert results_in(provider.requests[1])["c1"]["woken_by"] == "time"
@@ -114,7 +104,7 @@ async def test_a_person_wakes_a_timer_once_or_cancels_it(store_url: str) -> None
         await runtime.run("t", "wait")
         assert await runtime.cancel_wait("t", (await wait_of(runtime, "t")).id)
         assert await runtime.waits("t") == []
-        await make_due(runtime)
+        await expire_waits(runtime)
         assert await runtime.run("t", "and now?") == "well"
         assert "cancelled" in results_in(provider.requests[3])["c1"]["error"]
         assert len(provider.requests) == 4, "nothing ran for a cancelled timer"
@@ -129,7 +119,7 @@ async def test_the_conversation_continues_meanwhile_and_a_timer_queues_behind_a_
         assert isinstance(await wait_of(runtime), TimerWait), "a message does not close it"
         running = await runtime.submit("s", "work")
         await gate.wait()
-        await make_due(runtime)
+        await expire_waits(runtime)
         async with asyncio.timeout(TIMEOUT_S):
             while await statuses(runtime) != ["done", "done", "running", "queued"]:
                 await asyncio.sleep(0.01)
@@ -198,14 +188,14 @@ async def test_nodes_of_a_workflow_sleep_and_wait_for_an_event_or_its_timeout(st
         events = await collect(runtime.stream("s", "coffee"))
         assert isinstance(done := events[-1], TurnDone)
         assert [(one.kind, getattr(one, "path", "")) for one in done.waits] == [("timer", "shop@1/pause@1")]
-        await make_due(runtime)
+        await expire_waits(runtime)
         wait = await until_waiting(runtime, EventWait)
         assert (wait.event, wait.match, wait.path) == ("payment", {"order.id": 7}, "shop@1/paid@1")
         if pays:
             assert (await runtime.send_event("payment", {"order": {"id": 8}})).answered == 0
             assert (await runtime.send_event("payment", {"order": {"id": 7}, "amount": 3})).answered == 1
         else:
-            await make_due(runtime)
+            await expire_waits(runtime)
         assert await ended(runtime, 3) == ["done"] * 3
         assert (await messages(runtime))[-1].content == ("shipped after 3" if pays else "given up")
 
@@ -383,7 +373,7 @@ async def test_a_timer_wakes_its_turn_in_a_changed_version(store_url: str, chang
     assert verdict.verdict != "cannot continue"
     provider = ScriptedProvider(["the oven is hot"])
     async with open_runtime(new, root_agent=CHANGES[change]()[1], provider=provider) as runtime:
-        await make_due(runtime)
+        await expire_waits(runtime)
         assert await ended(runtime, 2) == ["done", "done"]
         assert (await messages(runtime))[-1].content == "the oven is hot"
         assert results_in(provider.requests[0])["c1"]["woken_by"] == "time"
@@ -400,7 +390,7 @@ async def test_a_fork_has_its_own_timer_and_a_copy_none(store_url: str) -> None:
         assert await runtime.waits("copy") == []
         assert await runtime.run("copy", "and now?") == "hot"
         assert "error" in results_in(provider.requests[1])["c1"], "it reads that nothing wakes it"
-        await make_due(runtime)
+        await expire_waits(runtime)
         assert await ended(runtime, 5) == ["done"] * 5
         for session in ("s", "fork"):
             shown = await runtime.sessions.messages(session)

@@ -36,22 +36,10 @@ from tests.agents.parts import (
     text_of,
 )
 from tests.integration.tools.test_approvals import Sent, send
-from tests.support.runtimes import store_of
+from tests.support.runtimes import expire_waits, store_of
 
 NOT_IN_TIME = "not run: the approval request expired without an answer, which counts as declined"
 WENT_ON = "not run: the conversation continued without an answer to the approval request, which counts as declined"
-
-
-async def write(runtime: Runtime, sql: str) -> None:
-    def operation() -> Any:
-        yield sql, ()
-
-    await store_of(runtime).write(operation)
-
-
-async def time_is_over(runtime: Runtime) -> None:
-    """Expire every open request, by the database's clock."""
-    await write(runtime, "UPDATE waits SET expires_at = 1.0 WHERE expires_at IS NOT NULL")
 
 
 async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
@@ -109,9 +97,9 @@ async def test_requests_expire_after_a_day_by_default_and_never_with_zero(
 async def test_an_unanswered_approval_request_is_denied_at_its_expiry(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "it was not sent"])
-    settings = settings_for(sqlite_url, tools={"approval_expires_s": 0.2})
-    async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
+        await expire_waits(runtime)
         assert await closed(runtime) == {"error": NOT_IN_TIME, "outcome": "not run"}
         assert await rows(store_of(runtime), "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(0,)]
         assert await journal(runtime) == [("c1", 0, "policy", "intended")]
@@ -130,7 +118,7 @@ async def test_an_approval_request_expires_while_no_process_runs(store_url: str)
     async with open_runtime(settings, provider=ScriptedProvider([send("bob")]), tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
     async with open_runtime(settings, provider=ScriptedProvider([]), tools=[sent.tool]) as other:
-        await time_is_over(other)
+        await expire_waits(other)
     provider = ScriptedProvider(["not sent, then"])
     async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
         assert (await closed(runtime))["error"] == NOT_IN_TIME
@@ -145,7 +133,7 @@ async def test_a_late_answer_is_rejected_and_the_call_closed(sqlite_url: str) ->
     provider = ScriptedProvider([send("bob"), "no"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
-        await time_is_over(runtime)
+        await expire_waits(runtime, notify=False)
         with pytest.raises(WaitNotOpen, match="has no wait"):
             await collect(approve(runtime, "s", "c1", approved=True))
         assert (await closed(runtime))["error"] == NOT_IN_TIME
@@ -154,16 +142,15 @@ async def test_a_late_answer_is_rejected_and_the_call_closed(sqlite_url: str) ->
 
 
 async def test_replicas_close_a_question_once(store_url: str) -> None:
-    settings = settings_for(store_url, tools={"approval_expires_s": 0.3})
+    settings = settings_for(store_url)
     sent = Sent()
     provider = ScriptedProvider([send("bob")])
     async with (
         open_runtime(settings, provider=provider, tools=[sent.tool]) as one,
         open_runtime(settings, provider=provider, tools=[sent.tool]) as other,
     ):
-        store_of(other).notify_due()
         await collect(one.stream("s", "send it"))
-        store_of(other).notify_due()
+        await asyncio.gather(expire_waits(one), expire_waits(other))
         await closed(one)
         inside: list[Any] = [vars(runtime)["_due_waits"] for runtime in (one, other)]
         await asyncio.gather(*(one.run_due() for one in inside * 3))
@@ -202,7 +189,7 @@ async def test_an_answer_in_time_counts_though_its_turn_is_queued(sqlite_url: st
         first = await submit_approval(runtime, "s", "c1", approved=True)
         await gate.wait()
         second = await submit_approval(runtime, "s", "c2", approved=True)
-        await time_is_over(runtime)
+        await expire_waits(runtime)
         store_of(runtime).notify_due()
         gate.may_end.set()
         await collect(first.follow())
@@ -220,7 +207,7 @@ async def test_expiry_does_not_write_beside_a_running_turn(store_url: str) -> No
         await collect(runtime.stream("s", "do both"))
         first = await submit_approval(runtime, "s", "c1", approved=True)
         await gate.wait()
-        await time_is_over(runtime)
+        await expire_waits(runtime)
         session = await store_of(runtime).read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert session
         assert not await store_of(runtime).write(expire, session.key, time.time())
