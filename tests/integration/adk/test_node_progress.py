@@ -1,14 +1,15 @@
 """The progress of a workflow's nodes: emitted while they run, and read from the event log by later readers."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.agents.context import Context
-from google.adk.events import RequestInput
+from google.adk.events import Event, RequestInput
 from google.adk.tools import LongRunningFunctionTool
 from google.adk.workflow import START, JoinNode, RetryConfig, Workflow, node
+from google.genai import types
 
 from lango import open_runtime
 from lango.events import NodeProgress, TurnEvent
@@ -156,6 +157,29 @@ async def test_later_readers_see_the_same_progress_of_nodes(store_url: str) -> N
     assert [(event.attempt, event.error) for event in failures] == [(1, "ConnectionError: try again")]
     waiting = [event.path for event in steps if event.status == "waiting"]
     assert waiting == ["flow@1/inner@1/ask@1", "flow@1/inner@1", "flow@1/ask_again@1", "flow@1/clerk@1"]
+
+
+@pytest.mark.parametrize(("failures", "status"), [(1, "done"), (9, "failed")], ids=["a retry works", "none works"])
+async def test_a_workflow_is_traced_as_failed_when_a_node_of_it_is(sqlite_url: str, failures: int, status: str) -> None:
+    left = iter(range(failures))
+
+    def say() -> Generator[Any]:
+        yield Event(author="flow", content=types.Content(role="model", parts=[types.Part(text="I begin.")]))
+
+    @node(retry_config=RetryConfig(max_attempts=2, initial_delay=0, jitter=0))
+    def fail() -> str:
+        if next(left, None) is not None:
+            raise ConnectionError("try again")
+        return "it worked"
+
+    async with open_runtime(
+        settings_for(sqlite_url), root_agent=Workflow(name="flow", edges=[(START, say, fail)])
+    ) as runtime:
+        await collect((await runtime.submit("s", "go")).follow())
+        [turn] = (await runtime.sessions.trace("s")).turns
+    [flow] = [step for step in turn.steps if step.kind == "agent"]
+    attempts = [step.status for step in turn.steps if step.name == "fail"]
+    assert (flow.name, flow.status, attempts) == ("flow", status, ["failed", status])
 
 
 async def test_the_event_log_has_the_events_of_nodes(store_url: str) -> None:

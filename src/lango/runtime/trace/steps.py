@@ -76,6 +76,11 @@ class Step(Struct, kw_only=True):
         """When it ended; of a step under way, when it began."""
         return self.started_at + (self.duration_s or 0.0)
 
+    @property
+    def workflow(self) -> str:
+        """Of a node: the name of its workflow, which its path in `call_id` has: `node:shop@1/pay@1#1`."""
+        return self.call_id.rpartition("node:")[2].rpartition("/")[0].rpartition("/")[2].partition("@")[0]
+
 
 class TurnTrace(Struct, kw_only=True):
     """The steps of one turn."""

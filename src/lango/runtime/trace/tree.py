@@ -5,7 +5,7 @@ neither has a call (its process died), the call follows from the message with it
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -232,8 +232,7 @@ class _Tree:
             if row.started_at is not None:
                 step.is_estimated = False
                 step.started_at = row.started_at
-                finished = row.finished_at
-                step.duration_s = None if finished is None else max(0.0, finished - row.started_at)
+                step.duration_s = max(0.0, row.finished_at - row.started_at) if row.finished_at is not None else None
 
     def add_node_values(self, nodes: Iterable[NodeProgress]) -> None:
         """Add what the nodes of workflows got and put out."""
@@ -395,20 +394,25 @@ def _by_agent(steps: Iterable[Step], prefix: str) -> list[Step]:
             current[step.branch] = group
             groups.append(group)
         group.steps.append(step)
+    of_nodes: defaultdict[str, dict[str, StepStatus]] = defaultdict(dict)
+    for step in groups:
+        if step.kind == "node":
+            of_nodes[step.workflow][step.call_id.rpartition("#")[0]] = step.status  # the last attempt counts
     for group in groups:
         if group.kind == "agent":
-            _sum_up(group)
+            _sum_up(group, {*of_nodes[group.name].values()})
     return groups
 
 
-def _sum_up(group: Step) -> None:
-    """Set the status and the end of an agent by its steps."""
+def _sum_up(group: Step, of_nodes: set[StepStatus]) -> None:
+    """Set the status and the end of an agent by its steps, and that of a workflow also by its nodes."""
     inner = [*group.steps, *(tool for step in group.steps for tool in step.steps)]
-    statuses = {step.status for step in inner}
+    statuses = of_nodes | {step.status for step in inner}
     group.started_at = min(step.started_at for step in inner)
     group.is_estimated = any(step.is_estimated for step in group.steps)
     if "running" in statuses:
         group.status = "running"
         return
-    group.status = "waiting" if "waiting" in statuses else "failed" if group.steps[-1].status == "failed" else "done"
+    ended: StepStatus = "failed" if "failed" in {group.steps[-1].status, *of_nodes} else "done"
+    group.status = "waiting" if "waiting" in statuses else ended
     group.duration_s = max(0.0, max(step.ended_at for step in inner) - group.started_at)
