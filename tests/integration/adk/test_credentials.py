@@ -17,8 +17,8 @@ from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTo
 from lango import open_runtime
 from lango.adk import AdkTool, ProviderLlm
 from lango.adk.agents.tools.adk_tool import tool_from_adk
-from lango.errors import CredentialKeyError, InvalidAnswer, WaitNotOpen
-from lango.events import ToolEnd, TurnDone, TurnEvent, to_json
+from lango.errors import CredentialKeyError, InvalidAnswer, ProviderRejected, WaitNotOpen
+from lango.events import ToolEnd, TurnDone, TurnError, TurnEvent, to_json
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
@@ -26,6 +26,7 @@ from lango.testing import ScriptedProvider
 from lango.waits import CredentialWait
 from tests.agents.answers import approve, open_credentials, opened, submit_credential
 from tests.agents.parts import collect, last_error, messages, rows, settings_for, text_of
+from tests.support.kill_points import until_idle
 from tests.support.processes import TIMEOUT_S
 from tests.support.runtimes import expire_waits, store_of
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
@@ -137,6 +138,20 @@ async def test_t4_the_answer_may_come_to_another_process(store_url: str, oauth: 
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, "you are alice", pkce=True)) as another:
         events = await answer(another, request.id, await oauth.allow(request.auth_url))
         assert text_of(events) == "you are alice"
+
+
+async def test_a_failed_turn_runs_again_with_the_stored_credential(store_url: str, oauth: OAuthServer) -> None:
+    script = [ToolCall("c1", "account", {}), ProviderRejected("not now"), "you are alice"]
+    async with open_runtime(settings_for(store_url), root_agent=agent(oauth, *script)) as runtime:
+        request = await ask(runtime)
+        events = await answer(runtime, request.id, await oauth.allow(request.auth_url))
+        assert isinstance(events[-1], TurnError), events
+        [failed] = await runtime.turns.failed()
+        await runtime.turns.retry("s", failed.turn)
+        await until_idle(runtime)
+        assert (await messages(runtime))[-1].content == "you are alice"
+        assert await open_credentials(runtime, "s") == []
+        assert oauth.grants == ["authorization_code"], "the code is exchanged once"
 
 
 async def test_the_next_use_takes_the_stored_credential(store_url: str, oauth: OAuthServer) -> None:
