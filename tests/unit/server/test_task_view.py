@@ -1,5 +1,7 @@
 """A task of A2A, as the events of its turn show it."""
 
+from a2a.types import TaskState
+
 from lango.events import TextDelta, TextEnd, TurnDone
 from lango.server.compat.a2a.task_view import TaskView
 
@@ -19,3 +21,12 @@ def test_the_texts_of_parallel_agents_follow_each_other_in_the_answer() -> None:
         list(view.add(event))
     [answer] = view.task.artifacts
     assert answer.parts[0].text == "I am Anna.\n\nAnd I am Ben."
+
+
+def test_a_further_turn_of_a_task_goes_on_with_its_work() -> None:
+    view = TaskView("task", "context")
+    view.begin_turn(1, 0.0, None)
+    assert view.state == TaskState.TASK_STATE_SUBMITTED
+    list(view.add(TurnDone(1, 1, status="waiting")))
+    view.begin_turn(2, 1.0, None)
+    assert view.state == TaskState.TASK_STATE_WORKING
