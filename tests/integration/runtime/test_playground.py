@@ -270,12 +270,13 @@ class Teller:
         model = ProviderLlm(self.provider, "m")
         return LlmAgent(name=name, model=model, tools=[self.pay], include_contents="none")
 
-    async def stop(self, runtime: Runtime) -> None:
-        """Stop a version while it pays."""
+    async def stop(self, runtime: Runtime, *, may_end: bool = True) -> None:
+        """Stop a version while it pays, and let that end or cut it off."""
         await self.holds.wait()
         closing = asyncio.create_task(runtime.close())
         await asyncio.sleep(0)
-        self.may_end.set()
+        if may_end:
+            self.may_end.set()
         await closing
         self.holds.clear()
         self.may_end.clear()
@@ -283,7 +284,20 @@ class Teller:
 
 async def test_a_turn_that_continued_after_updates_runs_on_from_its_steps(store_url: str) -> None:
     first, second = [ToolCall("c1", "pay", {"n": 1})], [ToolCall("c2", "pay", {"n": 2})]
-    teller = Teller(first, second, "Both paid.", "Paid, both.", first, "Again.", second, "Taken over.", "Anew.")
+    teller = Teller(
+        first,
+        second,
+        "Both paid.",
+        "Paid, both.",
+        first,
+        "Again.",
+        [*first, ToolCall("c3", "pay", {"n": 3})],
+        "Between.",
+        "Other two.",
+        second,
+        "Taken over.",
+        "Anew.",
+    )
     settings = settings_for(store_url, name="app")
     async with open_runtime(settings, root_agent=teller.agent("shop")) as runtime:
         await runtime.submit("s", "pay")
@@ -307,12 +321,36 @@ async def test_a_turn_that_continued_after_updates_runs_on_from_its_steps(store_
         assert teller.provider.requests[-1].messages == teller.provider.requests[-2].messages
         assert await run_on(notes[1] + 1, "after") == "Again."
         assert teller.paid == [1, 2], "what was paid before the updates is not paid again"
-        with pytest.raises(Conflict, match=f"run on from a step before it, or after message {notes[1]}"):
-            await run_on(notes[0] + 1, "between")
+        assert await run_on(notes[0] + 1, "between") == "Between."
+        assert teller.paid == [1, 2, 3], "what was paid before the first update is not paid again"
+        assert await run_on(notes[1], "before the second") == "Other two."
         assert await run_on(notes[0], "before") == "Taken over."
-        assert teller.paid == [1, 2, 2], "what was paid before that step is not paid again"
+        assert teller.paid == [1, 2, 3, 2], "what was paid before that step is not paid again"
         assert await run_on(None, "start") == "Anew."
         assert await runtime.sessions.messages("s") == stored, "the original stays"
+
+
+async def test_a_turn_runs_on_from_where_updates_closed_its_calls(store_url: str) -> None:
+    first, second = [ToolCall("c1", "pay", {"n": 1})], [ToolCall("c2", "pay", {"n": 2})]
+    teller = Teller(first, second, "Perhaps paid.", second, "Paid one.", "Paid none.")
+    settings = settings_for(store_url, name="app", drain_s=0)
+    for name in ("shop", "store"):
+        async with open_runtime(settings, root_agent=teller.agent(name)) as runtime:
+            if name == "shop":
+                await runtime.submit("s", "pay")
+            await teller.stop(runtime, may_end=False)
+    async with open_runtime(settings, root_agent=teller.agent("till")) as runtime:
+        await until_idle(runtime)
+        stored = await runtime.sessions.messages("s")
+        closed = [one.seq for one in stored if one.event_id.startswith("closed-")]
+        assert [one.message.role for one in stored if one.seq - 1 in closed and one.message] == ["system", "system"]
+        for at, answer in zip(closed, ("Paid one.", "Paid none."), strict=True):
+            fork, running = await runtime.playground.run_on("s", 1, Changes(), before=at + 1)
+            assert await running.collect_answer() == answer
+            assert not await runtime.sessions.check(fork.name.id)
+            kept = (await runtime.sessions.messages(fork.name.id))[: at + 1]
+            assert [one.event_id for one in kept] == [one.event_id for one in stored[: at + 1]], "all of the update"
+        assert teller.paid == [1, 2, 2], "after the first update the second call is made again"
 
 
 async def test_what_cannot_be_run_on_is_refused_and_leaves_no_fork(sqlite_url: str) -> None:

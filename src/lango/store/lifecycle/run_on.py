@@ -14,9 +14,11 @@ from lango.store.codec.records import NewEvent, Turn, call_key
 from lango.store.engine.database import Operation
 from lango.store.lifecycle.fork import copy_session
 from lango.store.sessions.append import append
+from lango.store.sessions.open_calls import is_closing_event
 from lango.store.sessions.sessions import get_session, lock_named_session
 from lango.store.turns.event_log import begin_log
 from lango.store.turns.submit import NEW_EPOCH
+from lango.store.turns.turns import read_turn_messages
 
 _TURN = """
 SELECT t.first_seq, t.invocation_id, t.request, t.first_epoch, t.begun_version, t.version, t.continued_seq,
@@ -42,10 +44,9 @@ _COPY_JOURNAL_BEFORE_UPDATE = f"""
 {_COPY_ENTRIES} AND epoch >= $4 AND epoch < $5 AND status IN ('started', 'finished')
 ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """
-# what an update stores before the turn continues: results of the calls that were open, and a note
-_OF_UPDATE = """
-SELECT 1 FROM messages WHERE session_key = $1 AND seq > $2 AND seq < $3
-    AND (role = 'system' OR event_id LIKE 'closed-%' OR event_id LIKE 'client-%') LIMIT 1
+# the epoch of the steps after the note of an update; a turn keeps only that of its last one
+_EPOCH_AFTER_UPDATE = """
+SELECT MIN(epoch) FROM tool_journal WHERE session_key = $1 AND epoch > $2 AND epoch < $3 AND intended_at >= $4
 """
 # the wait that the turn's input answered, as that left it; a credential stays with the source
 _COPY_ANSWERED_WAIT = """
@@ -99,9 +100,9 @@ def run_on(
 
     `results` replaces those of tool calls that message `before` has, `state` changes the state, and `request` is what
     came with the turn, whose options are added to those that it had. A turn that an answer or a result started begins
-    with the same one again, but without a credential. A turn that continued after an update of the app has continued in
-    the fork, too, if `before` is after that; else this version takes it over. Raise `TraceNotFound` if there is no such
-    turn, or `Conflict` if it cannot be run on so.
+    with the same one again, but without a credential. A turn that continued after updates of the app has continued in
+    the fork after those that message `before` follows; this version takes over the rest. Raise `TraceNotFound` if there
+    is no such turn, or `Conflict` if it cannot be run on so.
     """
     new.check_new()
     session = yield from lock_named_session(source)
@@ -115,8 +116,9 @@ def run_on(
     if before is not None and not first_seq < before <= (end or session.last_seq + 1):
         raise Conflict(f"message {before} is no step of turn {turn}: choose one from {first_seq + 1} on")
     if continued_seq is not None and at < continued_seq:
-        yield from _require_own_step(session.key, turn, first_seq, at, continued_seq)
-        continued_seq, continued_epoch, version = None, None, begun_version
+        epochs = first_epoch, continued_epoch
+        at, continued_seq, continued_epoch = yield from _find_update(session.key, turn, at, *epochs)
+        version = begun_version if continued_seq is None else None
     key = yield from copy_session(session, new, at, first_seq - 1, title, now)
     earlier: dict[str, Any] = loads(stored) if stored else {}
     if answer := earlier.get("answer"):
@@ -146,13 +148,22 @@ def run_on(
     return started
 
 
-def _require_own_step(key: int, turn: int, first_seq: int, at: int, continued_seq: int) -> Operation[None]:
-    """Raise `Conflict` if an update of the app stored something of a turn up to message `at`: it is no record."""
-    if (yield _OF_UPDATE, (key, first_seq, at + 1)):
-        raise Conflict(
-            f"message {at + 1} of turn {turn} lies in an update of the application: run on from a step before it, or "
-            f"after message {continued_seq}"
-        )
+def _find_update(
+    key: int, turn: int, at: int, first_epoch: int, last_epoch: int
+) -> Operation[tuple[int, int | None, int | None]]:
+    """Return where a fork of a turn at message `at` ends, and the note and epoch from which it continues, or None.
+
+    An update closes the calls that are open and stores its note at once, so a fork has all of it or nothing.
+    """
+    stored = yield from read_turn_messages(key, turn)
+    notes = {event.seq: event.created_at for event in stored if event.message and event.message.role == "system"}
+    if any(event.seq == at and is_closing_event(event) for event in stored):
+        following = next(event.seq for event in stored if event.seq > at and not is_closing_event(event))
+        at = following if following in notes else at
+    for seq in [seq for seq in notes if seq <= at][-1:]:
+        [[epoch]] = yield _EPOCH_AFTER_UPDATE, (key, first_epoch, last_epoch, notes[seq])
+        return at, seq, epoch or last_epoch
+    return at, None, None
 
 
 def _require_answer(key: int, epoch: int, turn: int, answer: Mapping[str, Any]) -> Operation[None]:
