@@ -38,7 +38,7 @@ async def open_listener(settings: Settings, fd: int | None = None) -> socket.soc
     return listener
 
 
-def bind_port(settings: ServerSettings) -> socket.socket:
+def bind_port(settings: ServerSettings, chosen_with: str = "--port or LANGO_SERVER__PORT") -> socket.socket:
     """Bind the port early: a port in use should be reported before a model is loaded."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # asyncio sends small packets at once only on sockets that name TCP: else a response waits 40 ms for its body
@@ -51,7 +51,7 @@ def bind_port(settings: ServerSettings) -> socket.socket:
         where = f"{settings.host}:{settings.port}"
         taken = "a server may already run there; " if error.errno == errno.EADDRINUSE else ""
         raise ConfigError(
-            f"cannot listen on {where} ({error.strerror}): {taken}choose another with --port or LANGO_SERVER__PORT"
+            f"cannot listen on {where} ({error.strerror}): {taken}choose another with {chosen_with}"
         ) from error
     return listener
 

@@ -1,6 +1,7 @@
 """A2A over gRPC, through the protocol's own client: keys, limits, agents, the end. test_a2a.py has the rest."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,14 +17,19 @@ from a2a.types import (
     SubscribeToTaskRequest,
     TaskState,
 )
-from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotCancelableError, TaskNotFoundError
+from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError
+from a2a.utils.grpc_status import status_from_call
+from google.rpc.error_details_pb2 import RetryInfo
+from grpc import aio
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
 from tests.support.servers.a2a_client import GRPC, answer_of, begin, connected, message, run, send
 from tests.support.servers.server_process import Server, configure, lango, serving
+from tests.support.servers.trace_collector import collecting
 
 FOLDER = Path(__file__).parents[2] / "support" / "servers" / "agent_folder"
+GET_TASK = "lf.a2a.v1.A2AService/GetTask"
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +37,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("a2a")
     with serving(folder, f"sqlite:///{folder}/lango.db", rest=GRPC) as running:
         yield running
+
+
+def retry_delay_s(error: A2AClientError) -> int:
+    """When a call may be repeated, by the standard detail of its status."""
+    assert isinstance(error.__cause__, aio.AioRpcError)
+    status = status_from_call(error.__cause__)
+    assert status is not None
+    retry = RetryInfo()
+    assert any(detail.Unpack(retry) for detail in status.details)
+    return retry.retry_delay.seconds
 
 
 async def test_tasks_are_listed_and_cancelled(server: Server, tmp_path: Path) -> None:
@@ -62,6 +78,7 @@ async def test_a_call_needs_a_key_and_reaches_the_tasks_of_its_user_only(tmp_pat
     async with Store(sqlite_url) as store:
         _, ada = await add_api_key(store, "ada")
         _, ben = await add_api_key(store, "ben", requests_per_minute=2)
+        _, cleo = await add_api_key(store, "cleo", tokens_per_day=1)
     with serving(tmp_path, sqlite_url, server='auth = "keys"', rest=GRPC) as server:
         for key in ("", "wrong"):
             async with connected(server, "GRPC", key=key) as stranger:
@@ -83,8 +100,16 @@ async def test_a_call_needs_a_key_and_reaches_the_tasks_of_its_user_only(tmp_pat
             with pytest.raises(TaskNotFoundError):
                 await other.get_task(GetTaskRequest(id=task.id))
             assert not (await other.list_tasks(ListTasksRequest())).tasks
-            with pytest.raises(A2AClientError, match="RESOURCE_EXHAUSTED: this key may make at most 2 requests"):
+            with pytest.raises(
+                A2AClientError, match="RESOURCE_EXHAUSTED: this key may make at most 2 requests"
+            ) as many:
                 await other.list_tasks(ListTasksRequest())
+            assert 0 < retry_delay_s(many.value) <= 60
+        async with connected(server, "GRPC", key=cleo) as client:
+            await run(client, message("hello"))
+            with pytest.raises(A2AClientError, match="RESOURCE_EXHAUSTED: this key may use at most 1 tokens") as used:
+                await send(client, message("hello"))
+            assert 0 < retry_delay_s(used.value) <= 24 * 60 * 60
 
 
 async def test_a_stream_ends_when_its_key_is_revoked(tmp_path: Path, sqlite_url: str) -> None:
@@ -116,9 +141,10 @@ async def test_a_stopping_server_ends_its_streams_and_another_continues_the_task
             stream = client.subscribe(request)
             assert (await anext(stream)).task.id == request.id
             stopping = asyncio.create_task(asyncio.to_thread(server.terminate))
-            with pytest.raises(A2AError):
+            with pytest.raises(A2AClientError, match="UNAVAILABLE") as ended:
                 async for _ in stream:
                     pass
+            assert retry_delay_s(ended.value) > 0
             assert await stopping == 0
         assert "Traceback" not in server.log.read_text()
     with serving(tmp_path / "b", sqlite_url, rest=GRPC) as server:
@@ -128,6 +154,31 @@ async def test_a_stopping_server_ends_its_streams_and_another_continues_the_task
             assert last.status_update.status.state == TaskState.TASK_STATE_COMPLETED
 
 
+async def test_a_call_has_a_span_and_the_card_the_public_address(tmp_path: Path, sqlite_url: str) -> None:
+    with collecting() as collector:
+        endpoint = f'[telemetry]\notlp_endpoint = "{collector.url}"'
+        with serving(tmp_path, sqlite_url, env={"OTEL_BSP_SCHEDULE_DELAY": "50"}, rest=f"{GRPC}\n{endpoint}") as server:
+            async with connected(server, "GRPC") as client:
+                await send(client, message("hello"))
+                with pytest.raises(TaskNotFoundError):
+                    await client.get_task(GetTaskRequest(id="unknown"))
+            spans = await asyncio.to_thread(
+                collector.wait_for, lambda spans: {"turn", GET_TASK} <= {span.name for span in spans}
+            )
+    (asked,) = [span for span in spans if span.name == GET_TASK]
+    (sent,) = [span for span in spans if span.name == "lf.a2a.v1.A2AService/SendStreamingMessage"]
+    (turn,) = [span for span in spans if span.name == "turn"]
+    assert turn.parent_id == sent.id
+    statuses = [span.attributes["rpc.response.status_code"] for span in (sent, asked)]
+    assert (statuses, asked.failed) == (["OK", "NOT_FOUND"], False)
+    public = f'{GRPC}\ngrpc_address = "agents.example:443"'
+    with serving(tmp_path / "public", sqlite_url, rest=public) as server:
+        async with server.client() as http:
+            card = (await http.get("/.well-known/agent-card.json")).json()
+    (address,) = [one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
+    assert address == "agents.example:443"
+
+
 def test_a_port_that_is_taken_and_a_missing_package_are_one_sentence(
     tmp_path: Path, sqlite_url: str, server: Server
 ) -> None:
@@ -135,6 +186,8 @@ def test_a_port_that_is_taken_and_a_missing_package_are_one_sentence(
     taken = lango("serve", "--port", "0", cwd=tmp_path)
     assert (taken.returncode, "choose another port with server.a2a.grpc_port" in taken.stderr) == (2, True)
     assert "Traceback" not in taken.stderr
+    checked = lango("doctor", "--offline", cwd=tmp_path, env={"LANGO_SERVER__PORT": "0"})
+    assert re.search(r"note gRPC port: .*choose another with server.a2a.grpc_port", checked.stdout)
     code = "import sys; sys.modules['grpc'] = None; from lango.cli.main import main; main()"
     missing = subprocess.run(
         [sys.executable, "-c", code, "serve", "--port", "0"], cwd=tmp_path, capture_output=True, text=True, check=False

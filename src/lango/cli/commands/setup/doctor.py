@@ -16,7 +16,7 @@ from lango.cli.terminal_text import printable
 from lango.errors import ConfigError, LangoError, ProviderError, StoreDamaged
 
 if TYPE_CHECKING:
-    from lango.config import Settings
+    from lango.config import ServerSettings, Settings
 
 Offline = Annotated[bool, typer.Option("--offline", help="Send nothing to a provider.")]
 
@@ -27,6 +27,8 @@ _EXTRAS = {
     "xllamacpp": "local",
     "mcp": "mcp",
     "jwt": "oidc",
+    "a2a": "a2a",
+    "grpc": "a2a-grpc",
 }
 _MAX_PROBLEMS = 3
 
@@ -81,7 +83,7 @@ def _findings(config: str | None, path: str | None, paths: list[str], offline: b
         yield _finding_of("tokens", lambda: run_async(_check_issuer(settings, offline)))
     yield from _missing_packages()
     yield _check_sandbox(settings)
-    yield _check_port(settings)
+    yield from _port_findings(settings)
 
 
 def _finding_of(what: str, check: Callable[[], str]) -> Finding:
@@ -226,11 +228,19 @@ def _check_sandbox(settings: "Settings") -> Finding:
     return Finding("sandbox", found, ok=False if wanted else None)
 
 
-def _check_port(settings: "Settings") -> Finding:
+def _port_findings(settings: "Settings") -> Iterator[Finding]:
+    """Check that the port of HTTP is free, and that of gRPC, if the server has one."""
+    server, grpc_port = settings.server, settings.server.a2a.grpc_port
+    yield _check_port("port", server)
+    if grpc_port is not None:
+        yield _check_port("gRPC port", server.model_copy(update={"port": grpc_port}), "server.a2a.grpc_port")
+
+
+def _check_port(subject: str, server: "ServerSettings", *chosen_with: str) -> Finding:
     from lango.server.startup import bind_port
 
     try:
-        bind_port(settings.server).close()
+        bind_port(server, *chosen_with).close()
     except ConfigError as error:
-        return Finding("port", str(error), ok=None)
-    return Finding("port", f"{settings.server.host}:{settings.server.port} is free")
+        return Finding(subject, str(error), ok=None)
+    return Finding(subject, f"{server.host}:{server.port} is free")

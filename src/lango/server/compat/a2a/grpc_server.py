@@ -8,12 +8,16 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.grpc_handler import GrpcHandler
 from a2a.types import ListTasksRequest
 from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server  # pyright: ignore[reportUnknownVariableType]
+from a2a.utils.errors import A2AError, InternalError
+from a2a.utils.grpc_status import GRPC_STATUS_DETAILS_BIN_KEY
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
 from grpc import (
     HandlerCallDetails,
     RpcMethodHandler,
@@ -31,13 +35,18 @@ from lango.server.context import AgentUser, ServedAgents
 from lango.server.errors import ApiError, to_api_error
 from lango.server.security.auth import Authenticator, Caller
 from lango.server.streaming.sse import RECHECK_CALLER_S, wait_until_refused, with_heartbeats
+from lango.telemetry.traces import end_span, is_tracing, tracer
 from lango.threads import use_share_of
 
-_Handler: TypeAlias = "RpcMethodHandler[Any, Any] | None"
+_RpcHandler: TypeAlias = "RpcMethodHandler[Any, Any] | None"
 _Context: TypeAlias = "aio.ServicerContext[Any, Any]"
-_STATUS_CODES = {401: StatusCode.UNAUTHENTICATED, 403: StatusCode.PERMISSION_DENIED, 429: StatusCode.RESOURCE_EXHAUSTED}
+_RETRYABLE = {429: StatusCode.RESOURCE_EXHAUSTED, 503: StatusCode.UNAVAILABLE}
+_STATUS_CODES = _RETRYABLE | {401: StatusCode.UNAUTHENTICATED, 403: StatusCode.PERMISSION_DENIED}
+_FAULTS = (StatusCode.INTERNAL, StatusCode.UNAVAILABLE)
 _caller: ContextVar[Caller] = ContextVar("lango_grpc_caller")
 """Who called: the interceptor runs in the task of the call, before its message is read."""
+_span_attributes: ContextVar[dict[str, str]] = ContextVar("lango_grpc_span_attributes")
+"""What the span of the call gets at its end."""
 
 
 class GrpcServer:
@@ -51,7 +60,7 @@ class GrpcServer:
         """Listen beside the HTTP server, whose address is given. Raise `ConfigError` if the port is taken."""
         settings = agents.default.settings.server
         server = aio.server(
-            interceptors=[_Authentication(agents.authenticator)],
+            interceptors=[*([_Tracing()] if is_tracing() else []), _Authentication(agents.authenticator)],
             options=_options(settings),
             maximum_concurrent_rpcs=settings.limits.max_connections,
         )
@@ -60,7 +69,7 @@ class GrpcServer:
             chosen = agents.named(context.tenant) if context.tenant else agents.default
             return Call(AgentUser(chosen, _caller.get()), address, _given_status)
 
-        add_A2AServiceServicer_to_server(GrpcHandler(TaskHandler(open_call)), server)
+        add_A2AServiceServicer_to_server(_Handler(TaskHandler(open_call)), server)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         where = f"{host}:{settings.a2a.grpc_port}"
         try:
@@ -90,6 +99,49 @@ async def _given_status(request: ListTasksRequest) -> int:
     return request.status  # protobuf keeps an unknown number
 
 
+class _Handler(GrpcHandler):
+    """Ends a call that may succeed later with gRPC's status for that: the SDK, without such an error, says INTERNAL."""
+
+    @override
+    async def abort_context(self, error: A2AError, context: _Context) -> None:
+        """End a call with an error, as the SDK does, or as one that the client may repeat."""
+        cause = error.__cause__
+        if isinstance(error, InternalError) and isinstance(cause, Exception):
+            refused = to_api_error(cause)
+            if refused.status in _RETRYABLE:
+                await _abort(context, refused)
+        try:
+            await super().abort_context(error, context)  # pyright: ignore[reportUnknownMemberType]
+        finally:
+            _note_status(context)
+
+
+class _Tracing(aio.ServerInterceptor):
+    """Creates a span per call, as `TracingMiddleware` does per request."""
+
+    @override
+    async def intercept_service(
+        self,
+        continuation: Callable[[HandlerCallDetails], Awaitable[_RpcHandler]],
+        handler_call_details: HandlerCallDetails,
+    ) -> _RpcHandler:
+        """Begin the span of a call, which ends with the task of the call."""
+        from opentelemetry import context, propagate, trace
+
+        method = str(handler_call_details.method).lstrip("/")
+        parent = propagate.extract(dict[str, Any](handler_call_details.invocation_metadata))
+        known = {"rpc.system.name": "grpc", "rpc.method": method}
+        span = tracer().start_span(method, parent, trace.SpanKind.SERVER, known)
+        context.attach(trace.set_span_in_context(span))
+        attributes = {"rpc.response.status_code": "OK"}
+        _span_attributes.set(attributes)
+        task = asyncio.current_task()
+        assert task, "each call has a task"
+        left = {"rpc.response.status_code": "CANCELLED"}
+        task.add_done_callback(lambda ended: end_span(span, left if ended.cancelled() else attributes))
+        return await continuation(handler_call_details)
+
+
 class _Authentication(aio.ServerInterceptor):
     """Authenticates each call by its metadata alone, and ends streams whose caller loses access."""
 
@@ -99,9 +151,9 @@ class _Authentication(aio.ServerInterceptor):
     @override
     async def intercept_service(
         self,
-        continuation: Callable[[HandlerCallDetails], Awaitable[_Handler]],
+        continuation: Callable[[HandlerCallDetails], Awaitable[_RpcHandler]],
         handler_call_details: HandlerCallDetails,
-    ) -> _Handler:
+    ) -> _RpcHandler:
         """Return the handler of a call, or one that refuses it."""
         metadata: dict[str, Any] = dict(handler_call_details.invocation_metadata)
         authorization = metadata.get("authorization")
@@ -121,7 +173,7 @@ class _Authentication(aio.ServerInterceptor):
         )
 
 
-def _refusal(refused: ApiError) -> _Handler:
+def _refusal(refused: ApiError) -> _RpcHandler:
     async def refuse(_messages: Any, context: _Context) -> None:
         await _abort(context, refused)
 
@@ -147,4 +199,24 @@ def _while_allowed(stream: Callable[..., Any], verify: Callable[[], Awaitable[ob
 
 
 async def _abort(context: _Context, refused: ApiError) -> None:
-    await context.abort(_STATUS_CODES.get(refused.status, StatusCode.UNAVAILABLE), str(refused))
+    """End a call with an error, and tell when it may be repeated."""
+    code = _STATUS_CODES.get(refused.status, StatusCode.UNAVAILABLE)
+    status = Status(code=code.value[0], message=str(refused))
+    status.details.add().Pack(ErrorInfo(reason=refused.type, domain="lango"))
+    if wait_s := refused.headers.get("Retry-After"):
+        retry = RetryInfo()
+        retry.retry_delay.FromSeconds(int(wait_s))
+        status.details.add().Pack(retry)
+    try:
+        await context.abort(code, str(refused), ((GRPC_STATUS_DETAILS_BIN_KEY, status.SerializeToString()),))
+    finally:
+        _note_status(context)
+
+
+def _note_status(context: _Context) -> None:
+    """Note the status of a call for its span, if it has one."""
+    attributes, code = _span_attributes.get({}), cast("StatusCode | None", context.code())
+    if code is not None:
+        attributes["rpc.response.status_code"] = code.name
+    if code in _FAULTS:
+        attributes["error.type"] = code.name
