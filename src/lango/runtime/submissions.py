@@ -20,6 +20,7 @@ from lango.pauses import event_result, timer_result
 from lango.runtime.access import limit_grant
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.sessions.session_options import AllowedOptions
+from lango.runtime.sessions.session_state import state_event
 from lango.runtime.sessions.sessions import get_or_create_session, require_session
 from lango.runtime.waits import Inbox
 from lango.sessions import SessionId, SessionInfo, WhenBusy, check_client_state
@@ -95,10 +96,12 @@ class Submissions:
             case _ as unexpected:
                 assert_never(unexpected)
 
-    async def build_history(self, history: Sequence[Message]) -> list[NewEvent]:
-        """Build the entries of messages that a client adds to a session without starting a turn."""
+    async def build_history(self, history: Sequence[Message], state_delta: Mapping[str, Any]) -> list[NewEvent]:
+        """Build the entries of messages that a client adds to a session without starting a turn, and of its state."""
+        check_client_state(state_delta, self._app.credential_names)
         await load_tokenizer()
-        return await run_in_thread(self._inputs.history, history)
+        entries = await run_in_thread(self._inputs.history, history)
+        return [*entries, state_event(state_delta)] if state_delta else entries
 
     async def _message(self, name: SessionId, submitted: SubmittedMessage) -> TurnInput:
         """Build the input of a message, which may answer a workflow's input request, or a credential request."""
@@ -281,10 +284,12 @@ class TurnAcceptance:
         _, turn, _ = await self._store_turn(name, turn_input, submission.request, "wait", is_left=True)
         return turn.turn
 
-    async def add_history(self, name: SessionId, history: Sequence[Message]) -> int:
+    async def add_history(
+        self, name: SessionId, history: Sequence[Message], state_delta: Mapping[str, Any], at_revision: int | None
+    ) -> int:
         """Store messages of the client without starting a turn; return the number of the message before them."""
-        entries = await self._inputs.build_history(history)
-        return await self._store.write_long(add_history, name, entries, time.time())
+        entries = await self._inputs.build_history(history, state_delta)
+        return await self._store.write_long(add_history, name, entries, time.time(), at_revision)
 
     def _check_open(self) -> None:
         if self._is_closed:

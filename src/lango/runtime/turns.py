@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from typing import Literal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -82,7 +82,7 @@ class Turns:
         app_name: str,
         supervisor: TurnSupervisor,
         store_queued: Callable[[SessionId, SubmittedMessage], Awaitable[int]],
-        store_history: Callable[[SessionId, Sequence[Message]], Awaitable[int]],
+        store_history: Callable[[SessionId, Sequence[Message], Mapping[str, Any], int | None], Awaitable[int]],
     ) -> None:
         """`store_queued` stores a message as a queued turn that this process does not run."""
         self._store = store
@@ -91,13 +91,23 @@ class Turns:
         self._store_queued = store_queued
         self._store_history = store_history
 
-    async def add_history(self, session_id: str, history: Sequence[Message], *, user_id: str = "user") -> int:
+    async def add_history(
+        self,
+        session_id: str,
+        history: Sequence[Message],
+        *,
+        user_id: str = "user",
+        state_delta: Mapping[str, Any] | None = None,
+        at_revision: int | None = None,
+    ) -> int:
         """Store messages of the client without starting a turn; return the number of the message before them.
 
-        They are marked as the client's, as a history that comes with a message. Raise `SessionNotFound`, or
-        `TurnRunning` while the session has an open turn, or waits for an answer.
+        They are marked as the client's, as a history that comes with a message; `state_delta` changes the state with
+        them. Raise `SessionNotFound`, `TurnRunning` while the session has an open turn, or waits for an answer, or
+        `StaleSession` if it has changed since `at_revision`.
         """
-        return await self._store_history(SessionId(self._app_name, user_id, session_id), history)
+        name = SessionId(self._app_name, user_id, session_id)
+        return await self._store_history(name, history, state_delta or {}, at_revision)
 
     async def leave(
         self,

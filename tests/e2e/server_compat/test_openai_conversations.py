@@ -139,21 +139,28 @@ async def test_a_history_with_calls_and_a_picture_is_added_and_read_by_the_model
     assert response.output_text == f"seen: {file_summary('file 1', 'image/png', PNG)}"
 
 
-async def test_instructions_hold_for_the_whole_conversation_and_are_its_first_items(client: AsyncOpenAI) -> None:
+async def test_instructions_hold_for_the_whole_conversation_and_have_their_place(client: AsyncOpenAI) -> None:
     async def system_prompt(conversation: str) -> str:
         return (await client.responses.create(model="any", input="system", conversation=conversation)).output_text
 
     made = await client.conversations.create(items=[says("developer", "Be kind."), says("user", "hello")])
     assert (await system_prompt(made.id)).endswith("\n\nBe kind.")
     added = await client.conversations.items.create(
-        made.id, items=[says("system", "Be brief."), says("assistant", "two")]
+        made.id, items=[says("assistant", "one"), says("system", "Be brief."), says("user", "two")]
     )
-    assert shown(added.data) == [("system", "Be brief."), ("assistant", "two")]
-    kind, brief, *rest = await items_of(client, made.id)
-    assert shown([kind, brief, *rest[:1]]) == [("developer", "Be kind."), ("system", "Be brief."), ("user", "hello")]
+    assert shown(added.data) == [("assistant", "one"), ("system", "Be brief."), ("user", "two")]
+    kind, hello, *turn, one, brief, two = await items_of(client, made.id)
+    assert shown([kind, hello, *turn]) == [
+        ("developer", "Be kind."),
+        ("user", "hello"),
+        ("user", "system"),
+        shown(turn)[-1],
+    ]
+    assert [one, brief, two] == added.data
     assert await client.conversations.items.retrieve(kind.id or "", conversation_id=made.id) == kind
-    await client.conversations.items.delete(rest[-1].id or "", conversation_id=made.id)
-    assert await items_of(client, made.id) == [kind, brief, *rest[:-1]], "the rewound item came with an instruction"
+    await client.conversations.items.delete(two.id or "", conversation_id=made.id)
+    left = [kind, hello, *turn, one, brief]
+    assert await items_of(client, made.id) == left, "the rewound item came with an instruction"
     assert (await system_prompt(made.id)).endswith("\n\nBe kind.\n\nBe brief.")
     await client.conversations.items.delete(kind.id or "", conversation_id=made.id)
     later = await system_prompt(made.id)
@@ -181,6 +188,7 @@ async def test_the_newest_item_is_taken_back_unless_it_is_a_part_of_a_turn(clien
     with pytest.raises(openai.BadRequestError) as refused:
         await client.conversations.items.delete(one.id or "", conversation_id=made.id)
     assert refused.value.code == "item_not_deletable"
+    assert f"1 newer items follow it; only the newest can be deleted, which is {two.id}" in str(refused.value)
     await client.conversations.update(made.id, metadata={"topic": "food"})
     left = await client.conversations.items.delete(two.id or "", conversation_id=made.id)
     assert left == await client.conversations.retrieve(made.id)
@@ -188,7 +196,7 @@ async def test_the_newest_item_is_taken_back_unless_it_is_a_part_of_a_turn(clien
     assert shown(await items_of(client, made.id)) == [("user", "one")]
     await client.responses.create(model="obedient", input="hello", conversation=made.id)
     [*_, answer] = await items_of(client, made.id)
-    with pytest.raises(openai.BadRequestError, match="belong to its turn"):
+    with pytest.raises(openai.BadRequestError, match="it belongs to a response"):
         await client.conversations.items.delete(answer.id or "", conversation_id=made.id)
     with pytest.raises(openai.NotFoundError):
         await client.conversations.items.delete("x", conversation_id=made.id)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lango import open_runtime
-from lango.errors import ClientToolRefused, SessionNotFound, TurnRunning
+from lango.errors import ClientToolRefused, SessionNotFound, StaleSession, StateRefused, TurnRunning
 from lango.messages import Message, ToolCall
 from lango.store.lifecycle.integrity import check_session
 from lango.testing import ScriptedProvider
@@ -43,6 +43,20 @@ async def test_added_messages_are_read_with_the_next_message(store_url: str) -> 
         assert await runtime.sessions.check("s") == []
         await runtime.sessions.rewind("s", before=5)
         assert [one.seq for one in await runtime.sessions.messages("s") if one.message] == [1, 2, 3, 4]
+
+
+async def test_the_state_is_changed_with_the_messages_or_neither(store_url: str) -> None:
+    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
+        read = await runtime.sessions.create("s", state={"rules": ["one"]})
+        delta = {"rules": ["one", "two"]}
+        await runtime.turns.add_history("s", HISTORY, state_delta=delta, at_revision=read.revision)
+        with pytest.raises(StaleSession):
+            await runtime.turns.add_history("s", HISTORY, state_delta={"rules": []}, at_revision=read.revision)
+        with pytest.raises(StateRefused):
+            await runtime.turns.add_history("s", HISTORY, state_delta={"adk_x": 1})
+        changed = await runtime.sessions.read("s")
+        assert (changed.last_seq, changed.state["rules"]) == (4, ["one", "two"])
+        assert await runtime.sessions.check("s") == []
 
 
 async def test_nothing_is_added_while_a_turn_runs_or_waits_or_by_a_reserved_name(store_url: str) -> None:

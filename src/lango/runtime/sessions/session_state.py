@@ -114,11 +114,11 @@ async def change_state(
     session, is_busy = await store.read(read)  # a turn that starts later makes the write below stale
     if is_busy and not with_answer:
         raise StaleSession(f"a turn of session {name.id!r} runs: wait until it ends before you change its state")
-    entry = NewEvent(
-        str(uuid.uuid4()),
-        time.time(),
-        invocation_id=f"p-{uuid.uuid4()}",
-        state_delta=delta,
-        extra={"author": "user"},
-    )
-    await store.append(session.key, session.name, session.revision, entry)
+    await store.append(session.key, session.name, session.revision, state_event(delta))
+
+
+def state_event(delta: Mapping[str, Any]) -> NewEvent:
+    """Return the event by which a user changes the state."""
+    invocation_id = f"p-{uuid.uuid4()}"
+    author = {"author": "user"}
+    return NewEvent(str(uuid.uuid4()), time.time(), invocation_id=invocation_id, state_delta=delta, extra=author)

@@ -297,17 +297,25 @@ def read_changed_input(turn: Turn) -> Operation[Mapping[str, Any] | None]:
 # -- messages without a turn -------------------------------------------------------------------------------------------
 
 
-def add_history(name: SessionId, entries: Sequence[NewEvent], now: float) -> Operation[int]:
-    """Append messages that the client sent along; return the number of the last message before them.
+def add_history(
+    name: SessionId, entries: Sequence[NewEvent], now: float, at_revision: int | None = None
+) -> Operation[int]:
+    """Append messages that the client sent along, and changes of the state after them, in one transaction.
 
-    Raise `SessionNotFound`, or `TurnRunning` while the session has an open turn, or waits for an answer.
+    Return the number of the last message before them. Raise `SessionNotFound`, `TurnRunning` while the session has an
+    open turn, or waits for an answer, or `StaleSession` if it has changed since `at_revision`.
     """
     session = yield from lock_named_session(name)
     if (yield from read_open_turns(session.key)):
         raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel the turn, then add messages")
     if (yield from waits.list_unclosed(session.key, name)):
         raise TurnRunning(f"session {name.id!r} waits for an answer: give it, or send a message, then add messages")
-    yield from append_client_history(session.key, session.revision, entries)
+    if at_revision not in (None, session.revision):
+        raise StaleSession(f"session {name.id!r} has changed meanwhile, and nothing was added: send it again")
+    messages = [entry for entry in entries if entry.message is not None]
+    revision = yield from append_client_history(session.key, session.revision, messages)
     for entry in entries:
         yield from store_full_results(session.key, session.epoch, entry.client_results, now)
+        if entry.message is None:
+            revision = (yield from append(session.key, name, revision, entry)).revision
     return session.last_seq

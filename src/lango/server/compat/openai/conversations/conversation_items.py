@@ -2,7 +2,7 @@
 
 A call of a client's tool is a `function_call`, and its result a `function_call_output`. A call of the agent's own tools
 is an `mcp_call` with its result. One that waits for approval is only an `mcp_approval_request`, as in a response.
-System and developer messages are in the state of the session: they hold for the whole conversation, and come first.
+System and developer messages are in the state of the session, with the number of the message before them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,13 +59,14 @@ async def read_items(user: AgentUser, session: SessionInfo) -> list[Conversation
     waits = await user.waits(session.name.id)
     approvals = {wait.call_id: wait for wait in waits if isinstance(wait, ApprovalWait)}
     stored = await run_in_thread(_items, session, user.runtime.app_name, found, approvals)
-    return [*map(_instruction_item, kept_instructions(session)), *stored]
+    kept = [_instruction_item(one) for one in kept_instructions(session)]
+    return sorted([*stored, *kept], key=lambda item: item.stored.seq)
 
 
 def _instruction_item(kept: KeptInstruction) -> ConversationItem:
     content = [{"type": "input_text", "text": kept.text}]
     item = {"id": kept.id, "type": "message", "status": "completed", "role": kept.role, "content": content}
-    return _item(StoredEvent(0, "", 0.0, None), item)
+    return _item(StoredEvent(kept.after, "", 0.0, None), item)
 
 
 def _items(

@@ -92,7 +92,7 @@ async def create_conversation(
     user: CurrentUser, new: Annotated[NewConversation, Body(default_factory=NewConversation)]
 ) -> Response:
     """Create a conversation; with several agents, `?agent=NAME` names the one that it is with."""
-    messages, instructions = await _read_items(user, new.items or ())
+    messages, instructions = await _read_items(user, new.items or (), after=0)
     state: dict[str, Any] = {METADATA: new.metadata} if new.metadata else {}
     state |= {INSTRUCTIONS: to_state(instructions)} if instructions else {}
     session = await user.sessions.create(_new_id(), user_id=user.id, state=state)
@@ -134,13 +134,19 @@ async def delete_conversation(session_id: SessionIdPath, user: CurrentUser) -> R
 async def add_items(session_id: SessionIdPath, new: AddedItems, user: CurrentUser) -> Response:
     """Add items to a conversation, which the model reads with the next response. No turn starts."""
     session = await user.get_session(session_id)
-    messages, instructions = await _read_items(user, new.items)
+    messages, instructions = await _read_items(user, new.items, after=session.last_seq)
+    state = {INSTRUCTIONS: to_state([*kept_instructions(session), *instructions])} if instructions else {}
     before = session.last_seq
     if messages:
-        before = await user.runtime.turns.add_history(session_id, messages, user_id=user.id)
-    if instructions:
-        kept = to_state([*kept_instructions(session), *instructions])
-        await user.sessions.change_state(session_id, {INSTRUCTIONS: kept}, user_id=user.id)
+        before = await user.runtime.turns.add_history(
+            session_id,
+            messages,
+            user_id=user.id,
+            state_delta=state,
+            at_revision=session.revision if state else None,
+        )
+    elif state:
+        await user.sessions.change_state(session_id, state, user_id=user.id)
     user.sessions.changes.notify(session)
     changed = await user.get_session(session_id)
     added = {one.id for one in instructions}
@@ -171,7 +177,7 @@ async def read_item(session_id: SessionIdPath, item_id: ItemIdPath, user: Curren
 
 @router.delete("/{session_id}/items/{item_id}", response_model=None)
 async def delete_item(session_id: SessionIdPath, item_id: ItemIdPath, user: CurrentUser) -> Response:
-    """Remove an instruction, or the newest item if it is no part of a turn: a turn is rewound as a whole."""
+    """Remove an instruction, or the newest item, unless others belong to it: a turn is rewound as a whole."""
     session = await user.get_session(session_id)
     kept = kept_instructions(session)
     left = [one for one in kept if one.id != item_id]
@@ -179,18 +185,9 @@ async def delete_item(session_id: SessionIdPath, item_id: ItemIdPath, user: Curr
         await user.sessions.change_state(session_id, {INSTRUCTIONS: to_state(left)}, user_id=user.id)
         user.sessions.changes.notify(session)
         return JsonResponse(_shown(session))
-    items = await read_items(user, session)
+    items = [one for one in await read_items(user, session) if one.stored.message is not None]
     item = _find(items, item_id)
-    turn = item.stored.invocation_id
-    first = min(other.stored.seq for other in items if other is item or (turn and other.stored.invocation_id == turn))
-    removed = sum(other.stored.seq >= first for other in items)
-    if removed > 1:
-        raise ApiError(
-            400,
-            "item_not_deletable",
-            f"item {item_id!r} cannot be deleted alone: {removed - 1} other items belong to its turn, or follow it; "
-            "delete the conversation, or rewind it with POST /v1/sessions/{id}/rewind",
-        )
+    _check_deletable(item, [other for other in items if other is not item])
     await user.sessions.rewind(session_id, before=item.stored.seq, user_id=user.id)
     user.sessions.changes.notify(session)
     rewound = await user.get_session(session_id)
@@ -225,10 +222,25 @@ def _find(items: Sequence[ConversationItem], item_id: str) -> ConversationItem:
     raise not_found(f"the conversation has no item {item_id!r}")
 
 
-async def _read_items(user: AgentUser, items: Sequence[InputItem]) -> tuple[list[Message], list[KeptInstruction]]:
-    """Read items to add. Raise `ApiError` for those that no session can hold."""
+def _check_deletable(item: ConversationItem, others: Sequence[ConversationItem]) -> None:
+    """Raise `ApiError` for an item whose deletion would remove others, or part a call from its result."""
+    turn = item.stored.invocation_id
+    if turn and (same := [other.id for other in others if other.stored.invocation_id == turn]):
+        why = f"it belongs to a response, or to calls and their outputs, with {', '.join(same)}"
+        hint = "delete the conversation, or rewind it with POST /v1/sessions/{id}/rewind"
+    elif later := [other.id for other in others if other.stored.seq >= item.stored.seq]:
+        why, hint = f"{len(later)} newer items follow it", f"only the newest can be deleted, which is {later[-1]}"
+    else:
+        return
+    raise ApiError(400, "item_not_deletable", f"item {item.id!r} cannot be deleted alone: {why}; {hint}")
+
+
+async def _read_items(
+    user: AgentUser, items: Sequence[InputItem], *, after: int
+) -> tuple[list[Message], list[KeptInstruction]]:
+    """Read items to add after a message. Raise `ApiError` for those that no session can hold."""
     read = await read_input(user, items, lambda item_id: load_item(user, item_id))
     client_instruction(read.instructions, user.settings.server)
     if read.approvals or read.earlier_approvals:
         raise bad_request("items: answer approval requests with POST /v1/responses")
-    return await run_in_thread(to_history, read.messages), new_instructions(items, read.instructions)
+    return await run_in_thread(lambda: (to_history(read.messages), new_instructions(items, read, after)))

@@ -7,7 +7,8 @@ from typing import Any
 from msgspec import Struct, ValidationError, to_builtins
 
 from lango.json_values import convert
-from lango.server.compat.openai.responses.input_items import InputItem
+from lango.server.compat.carried_history import to_history
+from lango.server.compat.openai.responses.input_items import InputItem, ReadInput, is_instruction
 from lango.sessions import SessionInfo
 
 INSTRUCTIONS = "conversation_instructions"
@@ -20,6 +21,8 @@ class KeptInstruction(Struct, frozen=True):
     id: str
     role: str
     text: str
+    after: int = 0
+    """The number of the message before it."""
 
 
 def kept_instructions(session: SessionInfo) -> list[KeptInstruction]:
@@ -30,10 +33,12 @@ def kept_instructions(session: SessionInfo) -> list[KeptInstruction]:
         return []
 
 
-def new_instructions(items: Sequence[InputItem], texts: Sequence[str]) -> list[KeptInstruction]:
-    """Return the instructions among items to add; `texts` are those that were read from them."""
-    roles = [item.role for item in items if item.type == "message" and item.role in ("system", "developer")]
-    return [KeptInstruction(f"msg_{uuid.uuid4().hex}", role, text) for role, text in zip(roles, texts, strict=True)]
+def new_instructions(items: Sequence[InputItem], read: ReadInput, after: int) -> list[KeptInstruction]:
+    """Return the instructions among items that are added after a message. Call it in a thread."""
+    roles = [item.role or "" for item in items if is_instruction(item)]
+    places = [after + len(to_history(read.messages[:count])) for count in read.messages_before]
+    about = zip(roles, read.instructions, places, strict=True)
+    return [KeptInstruction(f"msg_{uuid.uuid4().hex}", role, text, place) for role, text, place in about]
 
 
 def to_state(kept: Sequence[KeptInstruction]) -> list[dict[str, Any]]:
