@@ -238,6 +238,8 @@ class TurnDone(EventBase, frozen=True, tag="done"):
     """The final output of a workflow, which is the turn's answer; its text came as the last `text_delta`."""
     waits: tuple[Wait, ...] = ()
     """What the turn waits for, if its status is `waiting`."""
+    stop_sequence: str = ""
+    """The stop sequence of the client's that ended the answer, if the model's provider names it."""
 
 
 TurnEvent = (

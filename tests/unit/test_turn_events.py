@@ -65,7 +65,7 @@ class Model(BaseModel):
             TurnDone(1, 2),
             '{"type":"done","id":1,"turn":2,"status":"done","usage":{"input_tokens":0,"output_tokens":0,'
             '"cached_tokens":0,"model_calls":0,"cost_usd":null,"thought_tokens":0,"cache_write_tokens":0},'
-            '"finish_reason":"","output":null,"waits":[]}',
+            '"finish_reason":"","output":null,"waits":[],"stop_sequence":""}',
         ),
         (
             WaitClosed(

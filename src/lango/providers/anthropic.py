@@ -219,7 +219,7 @@ class MessagesReader:
     def __init__(self, exchange: VendorRequest) -> None:
         self._finished = False
         self._exchange = exchange
-        self._model = self._stop = self._detail = ""
+        self._model = self._stop = self._detail = self._stop_sequence = ""
         self._calls = 0
         self._has_text = False
         self._block: Json = {}
@@ -239,6 +239,7 @@ class MessagesReader:
                 return self._end_of_block()
             case "message_delta":
                 self._stop = event.delta.stop_reason or self._stop
+                self._stop_sequence = event.delta.stop_sequence or ""
                 # earlier releases of the SDK lack this field
                 self._detail = _refusal(getattr(event.delta, "stop_details", None))
                 return [_usage(event.usage)]
@@ -327,7 +328,7 @@ class MessagesReader:
         self._finished = True
         reason = _FINISH.get(self._stop, "stop")
         detail = f"{self._stop}: {self._detail}" if self._detail else self._stop
-        return [Finish(reason, detail, model=self._model)]
+        return [Finish(reason, detail, model=self._model, stop_sequence=self._stop_sequence)]
 
 
 def _refusal(details: Any) -> str:

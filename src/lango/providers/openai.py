@@ -180,7 +180,7 @@ class ChatReader:
     def __init__(self, exchange: VendorRequest) -> None:
         self._exchange = exchange
         self._calls = _CallNumbers()
-        self._finish = self._model = ""
+        self._finish = self._model = self._stop_sequence = ""
         self._refused = False
 
     def deltas(self, chunk: "ChatCompletionChunk") -> list[Delta]:
@@ -189,6 +189,10 @@ class ChatReader:
         deltas: list[Delta] = [_usage(chunk.usage)] if chunk.usage else []
         for choice in chunk.choices or ():
             self._finish = choice.finish_reason or self._finish
+            stop: Any = (choice.model_extra or {}).get(
+                "stop_reason"
+            )  # not OpenAI's: vLLM names it, or a token's number
+            self._stop_sequence = stop if isinstance(stop, str) else self._stop_sequence
             if choice.delta is not None:  # pyright: ignore[reportUnnecessaryComparison]  # some servers leave it out
                 deltas += self._choice(choice.delta)
         return deltas
@@ -200,7 +204,8 @@ class ChatReader:
         reason = "safety" if self._refused else _FINISH.get(self._finish, "stop")
         if reason == "stop" and self._calls.count:
             reason = "tool_calls"  # some servers send stop
-        return [Finish(reason, "refusal" if self._refused else self._finish, model=self._model)]
+        detail = "refusal" if self._refused else self._finish
+        return [Finish(reason, detail, model=self._model, stop_sequence=self._stop_sequence)]
 
     def _choice(self, delta: "ChoiceDelta") -> list[Delta]:
         deltas: list[Delta] = []
@@ -358,12 +363,12 @@ async def stop_at_sequences(deltas: AsyncGenerator[Delta, None], stops: Sequence
         async for delta in deltas:
             if isinstance(delta, TextDelta):
                 held += delta.text
-                end = min((at for stop in stops if (at := held.find(stop)) >= 0), default=None)
-                ready = end if end is not None else len(held) - _partial_match_length(held, stops)
+                found = min(((at, stop) for stop in stops if (at := held.find(stop)) >= 0), default=None)
+                ready = found[0] if found else len(held) - _partial_match_length(held, stops)
                 if ready:
                     yield TextDelta(held[:ready])
-                if end is not None:
-                    yield Finish("stop", "stop_sequence")
+                if found:
+                    yield Finish("stop", "stop_sequence", stop_sequence=found[1])
                     return
                 held = held[ready:]
                 continue

@@ -100,6 +100,8 @@ class Finish(Struct, frozen=True):
     """The signature of the answer's text (Gemini signs the last text part)."""
     model: str = ""
     """The exact version that answered, if the provider reports it."""
+    stop_sequence: str = ""
+    """The stop sequence of the request that ended the answer, if the provider names it."""
 
 
 Delta = TextDelta | ThoughtDelta | CallDelta | UsageDelta | Finish

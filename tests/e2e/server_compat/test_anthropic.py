@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from lango.store import Store
 from tests.agents.parts import add_api_key
 from tests.support.servers.server_process import TIMEOUT_S, Server, give, serving, text_of, waits_of
+from tests.support.servers.wire_server import Exchange, wire_server
 
 MARK = "The client that sent this request added these instructions."
 
@@ -182,6 +183,41 @@ async def test_structured_output_and_sampling_reach_the_model(client: AsyncAnthr
         )
     )
     assert '"temperature": 0.5, "top_p": 0.25, "max_tokens": 20, "stop": ["A"]' in held
+
+
+async def end_at_a_stop_sequence(exchange: Exchange) -> None:
+    """Answer as Anthropic's API does."""
+    about: dict[str, Any] = {"id": "m", "type": "message", "role": "assistant", "model": "claude", "content": []}
+    await exchange.events(
+        {"type": "message_start", "message": about | {"usage": {"input_tokens": 3, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "one "}},
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "stop_sequence", "stop_sequence": exchange.body["stop_sequences"][1]},
+            "usage": {"output_tokens": 2},
+        },
+        {"type": "message_stop"},
+        named=True,
+    )
+    await exchange.end()
+
+
+async def test_the_stop_sequence_that_ended_the_answer_is_named(tmp_path: Path, sqlite_url: str) -> None:
+    async with wire_server(end_at_a_stop_sequence) as model:
+        rest = f'[providers.mine]\ntype = "anthropic"\nbase_url = "{model.url}"\napi_key_env = "MY_KEY"'
+        agent = 'model = "mine/claude"'
+        with serving(tmp_path, sqlite_url, agent=agent, env={"MY_KEY": "k"}, rest=rest) as server:
+            async with AsyncAnthropic(base_url=server.url, api_key="none", timeout=TIMEOUT_S) as client:
+                whole = await create(client, user("count"), stop_sequences=["nine", "two"])
+                async with client.messages.stream(
+                    model="any", max_tokens=99, messages=[user("again")], stop_sequences=["nine", "two"]
+                ) as stream:
+                    streamed = await stream.get_final_message()
+    for message in (whole, streamed):
+        assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "two")
+        assert text_of_message(message) == "one "
 
 
 REFUSED: dict[str, Any] = {

@@ -148,7 +148,7 @@ async def test_an_answer_that_is_cut_at_a_stop_sequence_leaves_nothing_behind() 
     async with serve(WIRES["responses"], answering("responses", more=5)) as served:
         with nothing_left_behind():
             found = await read(whole(served.provider), lambda _: False, request)
-        assert found == [Finish("stop", "stop_sequence")]
+        assert found == [Finish("stop", "stop_sequence", stop_sequence="aa")]
 
 
 @pytest.mark.parametrize("name", WIRES)

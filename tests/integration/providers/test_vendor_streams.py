@@ -325,7 +325,7 @@ async def test_responses_answers_are_cut_at_stop_sequences() -> None:
     async with served(OpenAIProvider, streams(*events, named=True)) as (provider, server):
         request = Request(GPT, (USER,), stop=("END",))
         deltas = [delta async for delta in provider.stream(request)]
-    assert deltas == [TextDelta("one two "), Finish("stop", "stop_sequence")]
+    assert deltas == [TextDelta("one two "), Finish("stop", "stop_sequence", stop_sequence="END")]
     assert "stop" not in server.requests[0].body
 
 
@@ -366,8 +366,9 @@ async def test_responses_a_failure_inside_the_stream(event: dict[str, Any], expe
 # --- OpenAI, Chat Completions
 
 
-def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+def chunk(finish: str | None = None, *, stop_reason: str | int | None = None, **delta: Any) -> dict[str, Any]:
+    """`stop_reason` is vLLM's: the stop sequence, or the number of a token."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, "stop_reason": stop_reason}
     return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "llama", "choices": [choice]}
 
 
@@ -406,6 +407,8 @@ async def test_parallel_calls_of_servers_that_give_them_all_one_index() -> None:
     [
         (chunk("content_filter"), Finish("safety", "content_filter", model="llama")),
         (chunk("length"), Finish("length", "length", model="llama")),
+        (chunk("stop", stop_reason="END"), Finish("stop", "stop", model="llama", stop_sequence="END")),
+        (chunk("stop", stop_reason=2), Finish("stop", "stop", model="llama")),
         (chunk("stop", refusal="No."), Finish("safety", "refusal", model="llama")),
     ],
 )

@@ -9,7 +9,7 @@ from msgspec.structs import astuple, replace
 
 from lango.adk.model.call_checks import allowed_name, unique_call_id
 from lango.adk.model.content import signature_to_bytes
-from lango.adk.turn.model_calls import CountedUsage
+from lango.adk.turn.model_calls import STOP_SEQUENCE, CountedUsage
 from lango.adk.turn.step import current_step
 from lango.history import repair
 from lango.history.history_repair import CONTEXT_AUTHOR
@@ -138,4 +138,5 @@ def final_response(reply: Reply, model: str, offered: Container[str] = ()) -> Ll
         error_message=(reply.finish.detail or "the provider gave no reason") if failed else None,
         usage_metadata=usage_to_metadata(reply.usage),
         model_version=reply.finish.model or model,
+        custom_metadata={STOP_SEQUENCE: reply.finish.stop_sequence} if reply.finish.stop_sequence else None,
     )

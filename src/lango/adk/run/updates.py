@@ -20,7 +20,7 @@ from lango.adk.agents.tree import walk_agents
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.run.record.verdict import DIVERGED, SAME, Verdict, is_response, judge, judge_answer, judge_nodes
-from lango.adk.turn.model_calls import usage_of_response
+from lango.adk.turn.model_calls import stop_sequence_of, usage_of_response
 from lango.adk.turn.turn_run import ContinuedHistory
 from lango.errors import TurnDiverged
 from lango.events import Usage
@@ -167,8 +167,9 @@ class Updates:
         for event in responses:
             model = event.model_version or ""
             used[model] = used.get(model, Usage()) + usage_of_response(event.usage_metadata) + Usage(model_calls=1)
-        reasons = [str(event.finish_reason.value).lower() for event in responses if event.finish_reason]
-        return TurnResult(finish_reason=reasons[-1] if reasons else ""), used
+        ends = [(str(one.finish_reason.value).lower(), stop_sequence_of(one)) for one in responses if one.finish_reason]
+        reason, stop_sequence = ends[-1] if ends else ("", "")
+        return TurnResult(finish_reason=reason, stop_sequence=stop_sequence), used
 
     async def _request(self, turn: Turn, first_seq: int) -> list[types.Part]:
         """Return the message that the turn answers, as far as it is no answer to a request."""

@@ -17,6 +17,8 @@ from lango.providers.call_log import CallLog, current_call_log
 
 SUMMARY = "compaction"
 """Stands for an agent in the model calls of ADK's compaction."""
+STOP_SEQUENCE = "lango_stop_sequence"
+"""Where the metadata of a response has the stop sequence that ended it."""
 
 
 class CountedUsage(types.GenerateContentResponseUsageMetadata):
@@ -38,6 +40,11 @@ def usage_of_response(counted: types.GenerateContentResponseUsageMetadata | None
         thought_tokens=thoughts,
         cache_write_tokens=counted.cache_write_tokens if isinstance(counted, CountedUsage) else 0,
     )
+
+
+def stop_sequence_of(event: Event) -> str:
+    """Return the stop sequence that ended a response; empty if none did, or its provider does not name it."""
+    return str((event.custom_metadata or {}).get(STOP_SEQUENCE, ""))
 
 
 class ModelCallStats(Struct):

@@ -8,7 +8,7 @@ from google.adk.events import Event
 from google.adk.models.llm_request import LlmRequest
 from msgspec import Struct, field
 
-from lango.adk.turn.model_calls import ModelCalls, usage_of_response
+from lango.adk.turn.model_calls import ModelCalls, stop_sequence_of, usage_of_response
 from lango.errors import AgentNotFound, LangoError
 from lango.events import ToolEnd, ToolStart, TurnError, Usage
 from lango.providers import protocol as providers
@@ -46,6 +46,7 @@ class Output(Struct, eq=False, kw_only=True):
     """How many summaries of earlier events were made."""
     invocation_ids: Sequence[str] = ()
     finish_reason: str = ""
+    stop_sequence: str = ""
     value: Any = None
     """The final output of a workflow, or None."""
     error: tuple[str, str] | None = None
@@ -155,6 +156,7 @@ class Output(Struct, eq=False, kw_only=True):
             return
         if event.finish_reason:
             self.finish_reason = str(event.finish_reason.value).lower()
+            self.stop_sequence = stop_sequence_of(event)
         if event.usage_metadata is not None:
             self.add_usage(event.model_version or "", usage_of_response(event.usage_metadata))
 

@@ -177,6 +177,7 @@ class TurnRunner:
         done = TurnResult(
             status="waiting" if turn.waits.kinds else "done",
             finish_reason=output.finish_reason,
+            stop_sequence=output.stop_sequence,
             output=output.value,
             usage=await turn_usage(
                 output.usage_by_model, turn.limits.model_calls + output.summaries, self._agent.prices

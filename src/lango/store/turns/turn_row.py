@@ -38,6 +38,7 @@ class TurnResult(Struct, frozen=True, omit_defaults=True):
     status: str = "done"
     """That of its `TurnDone`."""
     finish_reason: str = ""
+    stop_sequence: str = ""
     output: Any = None
     """The final output of a workflow."""
     usage: Usage = field(default_factory=Usage)
@@ -69,7 +70,9 @@ class TurnResult(Struct, frozen=True, omit_defaults=True):
         """Build the final event of an ended turn from its row, and from the waits that hold it up, where known."""
         if row_status in ("done", "steered"):
             status: Any = self.status
-            return TurnDone(event_id, turn, status, self.usage, self.finish_reason, self.output, waits)
+            return TurnDone(
+                event_id, turn, status, self.usage, self.finish_reason, self.output, waits, self.stop_sequence
+            )
         failed = self.error or _default_failure(row_status, has_run=has_run)
         return TurnError(event_id, failed.type, failed.message, retry_after_s=failed.retry_after_s)
 

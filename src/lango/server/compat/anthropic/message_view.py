@@ -131,8 +131,10 @@ class MessageView:
 
     def _end(self, done: events.TurnDone) -> dict[str, Any]:
         """Return why the message ended, its usage, and what the agent did itself, for which Anthropic has no field."""
-        reason = "tool_use" if self._answer.client_calls else _STOP_REASONS.get(done.finish_reason, "end_turn")
-        end: dict[str, Any] = {"stop_reason": reason, "stop_sequence": None, "usage": _usage(done.usage)}
+        stop = None if self._answer.client_calls else done.stop_sequence or None
+        reason = "stop_sequence" if stop else _STOP_REASONS.get(done.finish_reason, "end_turn")
+        reason = "tool_use" if self._answer.client_calls else reason
+        end: dict[str, Any] = {"stop_reason": reason, "stop_sequence": stop, "usage": _usage(done.usage)}
         end |= {"executed_tools": self._answer.executed} if self._answer.executed else {}
         return end | ({"speakers": [to_builtins(one) for one in self._speakers]} if self._speakers else {})
 
