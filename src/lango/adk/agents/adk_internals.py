@@ -116,6 +116,11 @@ def confirmation_id_of_tool_node(context: ToolContext) -> str:
     return "" if path is None else f"wf_tool_confirmation:{path}"
 
 
+def credential_request_of_node(context: Any) -> str:
+    """Return the id by which a node requests a credential."""
+    return f"wf_auth:{context.node_path}"
+
+
 def confirmation_of_tool_node(context: ToolContext, tool: BaseTool, arguments: dict[str, Any]) -> RequestInput | None:
     """Return the input request for a confirmation that was requested in a node which runs a tool, or None.
 

@@ -57,9 +57,6 @@ SELECT CAST($1 AS BIGINT), id, kind, invocation_id, seq, about_id, about_seq, op
 WHERE session_key = $2 AND id = $3
 ON CONFLICT (session_key, id) DO NOTHING
 """
-_HAS_RUN_NODE = "SELECT 1 FROM tool_journal WHERE session_key = $1 AND epoch = $2 AND SUBSTR(call_id, 1, $3) = $4"
-_NODE_REQUEST = "wf_auth:"
-"""How the id begins with which ADK requests a credential for a node of a workflow; its path follows."""
 _SET_RESULT = """
 UPDATE tool_journal SET result = $1, whole = NULL WHERE session_key = $2 AND call_id = $3 AND epoch = $4
 RETURNING call_id
@@ -132,8 +129,6 @@ def run_on(
         rows = yield _CREATED_AT, (session.key, before)
         ended_at = rows[0][0] if rows else now
         yield _COPY_JOURNAL, (key, epoch, session.key, continued_epoch or first_epoch, ended_at)
-    if answer and continued_seq is None:
-        yield from _require_answer(key, epoch, turn, answer)
     yield from _set_results(key, epoch, results, before)
     if state is not None:
         yield from _change_deltas(key, state.state_delta or {})
@@ -164,22 +159,6 @@ def _find_update(
         [[epoch]] = yield _EPOCH_AFTER_UPDATE, (key, first_epoch, last_epoch, notes[seq])
         return at, seq, epoch or last_epoch
     return at, None, None
-
-
-def _require_answer(key: int, epoch: int, turn: int, answer: Mapping[str, Any]) -> Operation[None]:
-    """Raise `Conflict` if a turn cannot begin without the credential that it brought.
-
-    A tool of an agent takes the credential that is stored for the user, or asks again. A function that is a node must
-    have run; ADK gives the credential to a tool that is a node even if its result is known.
-    """
-    call_id = answer["call_id"]
-    if answer["kind"] == "credential" and call_id.startswith(_NODE_REQUEST):
-        node = f"node:{call_id.removeprefix(_NODE_REQUEST)}#"
-        if not (yield _HAS_RUN_NODE, (key, epoch, len(node), node)):
-            raise Conflict(
-                f"turn {turn} began with a credential for a node of its workflow, which is not kept: run on from the "
-                "turn that asked for it, or from a step after that node if it is a function"
-            )
 
 
 def _set_results(key: int, epoch: int, results: Mapping[str, Mapping[str, Any]], before: int | None) -> Operation[None]:

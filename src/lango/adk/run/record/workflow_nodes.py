@@ -21,11 +21,17 @@ from google.genai import types
 from msgspec import Struct, json
 from pydantic import TypeAdapter
 
-from lango.adk.agents.adk_internals import NodeRun, is_node_interrupt, journal_nodes, observe_nodes
+from lango.adk.agents.adk_internals import (
+    NodeRun,
+    credential_request_of_node,
+    is_node_interrupt,
+    journal_nodes,
+    observe_nodes,
+)
 from lango.adk.agents.tools.adk_tool import effect_of_node
 from lango.adk.agents.tree import node_at
 from lango.adk.run.record.replay import require_used_up
-from lango.adk.services.credential_secrets import public_actions, requests_credential
+from lango.adk.services.credential_secrets import GIVEN, public_actions, requests_credential
 from lango.adk.turn.step import current_step, enter_step
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import LangoError, NodeOutcomeUnknown, Unstorable
@@ -58,6 +64,9 @@ async def run_observed(
         turn.record.note_node(context.node_path)
         # ADK passes nested nodes again that ended before the pause that this turn continues
         is_shown = turn.record.earlier_nodes.get(context.node_path) != "ended"
+        request_id = credential_request_of_node(context)
+        if context.resume_inputs.get(request_id) == GIVEN:  # no longer kept: the user's stored one is used, or it asks
+            del context.resume_inputs[request_id]
 
     def emit(status: Literal["started", "ended", "failed", "waiting"], error: str = "") -> None:
         if turn is not None and is_shown:
