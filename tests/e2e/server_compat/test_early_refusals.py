@@ -7,7 +7,9 @@ import anthropic
 import openai
 import pytest
 from a2a.client.errors import A2AClientError
+from mcp.shared.exceptions import MCPError
 
+from tests.e2e.server_compat.test_mcp_server import connected as mcp_connected
 from tests.support.servers.a2a_client import connected, message, send
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
@@ -60,6 +62,8 @@ READERS: dict[str, Callable[[Any], str]] = {
     "/v1/messages/count_tokens": of_anthropic,
     "/a2a/obedient": of_json_rpc,
     "/a2a/obedient/v1/message:send": of_a2a_rest,
+    "/mcp": of_json_rpc,
+    "/agui": of_lango,
     "/run_sse": of_adk,
     "/v1/sessions": of_lango,
 }
@@ -96,6 +100,10 @@ async def test_the_vendors_clients_read_it(server: Server) -> None:
         with pytest.raises(anthropic.APIStatusError) as large:
             await client.messages.create(model="obedient", max_tokens=9, messages=said)
         assert (large.value.status_code, large.value.type) == (413, "request_too_large")
+    keyless = pytest.RaisesExc(MCPError, match="a valid API key is required")
+    with pytest.RaisesGroup(keyless, flatten_subgroups=True):
+        async with mcp_connected(server, "legacy"):
+            pass
     for binding in ("JSONRPC", "HTTP+JSON"):
         async with connected(server, binding) as agent:
             with pytest.raises(A2AClientError, match="413"):

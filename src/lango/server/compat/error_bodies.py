@@ -19,7 +19,7 @@ _BY_PATH: tuple[tuple[re.Pattern[str], Callable[[ApiError], Mapping[str, Any]]],
     (re.compile(r"/v1/(chat|models|embeddings|files)(/.*)?", re.DOTALL), openai_error_body),
     (re.compile(r"/v1/(responses|conversations)(/.*)?", re.DOTALL), response_error_body),
     (re.compile(r"/v1/messages(/.*)?", re.DOTALL), anthropic_error_body),
-    (re.compile(r"/a2a/[^/]+"), rpc_error_body),
+    (re.compile(r"/a2a/[^/]+|/mcp"), rpc_error_body),
     (re.compile(r"/a2a/[^/]+/v1/.*", re.DOTALL), rest_error_body),
     (re.compile(r"/(run|run_sse|list-apps|version|(apps|dev|agent-identity)/.*)", re.DOTALL), _adk_error_body),
 )
