@@ -20,6 +20,7 @@ from tests.support.processes import LANGO, run_lango, start_piped_command
 from tests.support.servers.command_agent import file_summary
 from tests.support.servers.server_process import configure
 
+CAPABILITIES = ("list", "fork", "resume", "close")
 PNG = b"\x89PNG\r\n\x1a\n and more"
 
 
@@ -104,7 +105,7 @@ async def test_an_agent_says_what_it_can_and_answers_piece_by_piece(config: Path
         assert able
         assert able.load_session
         assert able.session_capabilities
-        assert able.session_capabilities.list is not None
+        assert able.session_capabilities.model_dump(exclude_none=True) == {name: {} for name in CAPABILITIES}
         session = (await connection.new_session(cwd="/home/ada/project")).session_id
         answer = await ask(connection, session, "words 5 0.3")
         assert editor.text() == "w0 w1 w2 w3 w4 "
@@ -198,6 +199,32 @@ async def test_a_session_is_listed_and_loaded_by_another_process_and_continues(c
         assert second.calls() == [("note", ["pending", "completed"], {"noted": "this"})]
         await ask(connection, session, "and on")
     assert (await roles(f"sqlite:///{tmp_path}/lango.db", session))[-2:] == ["user", "assistant"]
+
+
+async def test_a_session_is_forked_resumed_and_closed(config: Path, tmp_path: Path) -> None:
+    first, second = Editor(), Editor()
+    async with opened(config, first) as connection:
+        session = (await connection.new_session(cwd="/home/ada/one")).session_id
+        held = asyncio.create_task(ask(connection, session, f"hold {tmp_path / 'never'}"))
+        await first.has_text.wait()
+        await connection.close_session(session_id=session)
+        assert (await held).stop_reason == "cancelled"
+        await ask(connection, session, "hello")
+    async with opened(config, second) as connection:
+        fork = (await connection.fork_session(cwd="/home/ada/two", session_id=session)).session_id
+        await connection.resume_session(cwd="/home/ada/one", session_id=session)
+        assert second.updates == [], "no history"
+        await ask(connection, fork, "recite")
+        assert ["user", ["hello"]] in json.loads(second.text())
+        folders = {one.session_id: one.cwd for one in (await connection.list_sessions()).sessions}
+        assert folders == {session: "/home/ada/one", fork: "/home/ada/two"}
+        for attempt in (
+            connection.resume_session(cwd="/", session_id="gone"),
+            connection.fork_session(cwd="/", session_id="gone"),
+            connection.close_session(session_id="gone"),
+        ):
+            with pytest.raises(RequestError, match="gone"):
+                await attempt
 
 
 async def test_a_workflow_that_asks_a_person_gets_the_next_prompt(tmp_path: Path) -> None:

@@ -45,7 +45,12 @@ class EditorAgent:
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=schema.PromptCapabilities(image=True, audio=True, embedded_context=True),
-                session_capabilities=schema.SessionCapabilities(list=schema.SessionListCapabilities()),
+                session_capabilities=schema.SessionCapabilities(
+                    list=schema.SessionListCapabilities(),
+                    resume=schema.SessionResumeCapabilities(),
+                    fork=schema.SessionForkCapabilities(),
+                    close=schema.SessionCloseCapabilities(),
+                ),
             ),
             auth_methods=[],
         )
@@ -53,7 +58,7 @@ class EditorAgent:
     async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
         """Create a session for the editor's folder."""
         with _protocol_errors():
-            session_id = f"acp-{uuid.uuid4().hex}"
+            session_id = _new_id()
             await self._user.sessions.create(session_id, user_id=self._user.id, state={FOLDER: cwd})
             return schema.NewSessionResponse(session_id=session_id)
 
@@ -66,6 +71,27 @@ class EditorAgent:
                 for update in stored_updates(stored, calls):
                     await self._editor.session_update(session_id, update)
             return schema.LoadSessionResponse()
+
+    async def resume_session(self, session_id: str, **_: Any) -> schema.ResumeSessionResponse:
+        """Let the next prompt continue a session, without its history."""
+        with _protocol_errors():
+            await self._user.get_session(session_id)
+            return schema.ResumeSessionResponse()
+
+    async def fork_session(self, session_id: str, cwd: str, **_: Any) -> schema.ForkSessionResponse:
+        """Create a session with the same messages for the editor's folder."""
+        with _protocol_errors():
+            forked = _new_id()
+            await self._user.sessions.fork(session_id, user_id=self._user.id, new_id=forked)
+            await self._user.sessions.change_state(forked, {FOLDER: cwd}, user_id=self._user.id)
+            return schema.ForkSessionResponse(session_id=forked)
+
+    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
+        """Stop the prompt of a session, which stays stored."""
+        with _protocol_errors():
+            await self._user.get_session(session_id)
+            await self.cancel(session_id)
+            return schema.CloseSessionResponse()
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
@@ -116,6 +142,10 @@ class EditorAgent:
             title=session.display_title or None,
             updated_at=as_datetime(session.updated_at).isoformat(),
         )
+
+
+def _new_id() -> str:
+    return f"acp-{uuid.uuid4().hex}"
 
 
 @contextmanager

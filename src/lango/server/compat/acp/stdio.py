@@ -32,6 +32,6 @@ async def serve_stdio(
             reader, writer = await stdio_streams(settings.server.limits.max_conversation_bytes)
         served = cast("Any", EditorAgent(AgentUser(context, Caller(user_id))))  # it lacks what is optional
         try:
-            await run_agent(served, writer, reader)
+            await run_agent(served, writer, reader, use_unstable_protocol=True)  # forks, and ends of sessions
         finally:
             await agents.drain(settings.server.drain_s)
