@@ -17,9 +17,8 @@ from lango.config import Settings
 from lango.server.api.turns import websocket
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
-from lango.server.openapi import BODY_ERRORS, GUARD_ERRORS
+from lango.server.openapi import BODY_ERRORS, GUARD_ERRORS, described
 from lango.server.schemas import COMMON_ERRORS
-from lango.server.struct_views import described
 from tests.reference.source import cell, docstring_of, fields_of, first_paragraph, heading, to_page
 
 _SECTIONS = {

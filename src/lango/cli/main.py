@@ -15,7 +15,6 @@ from lango.cli.commands.data import (
     credentials,
     inbox,
     memory,
-    replicas,
     schedules,
     sessions,
     sessions_trace,
@@ -24,7 +23,7 @@ from lango.cli.commands.data import (
     webhooks,
 )
 from lango.cli.commands.setup import deploy, doctor, init, keys, models
-from lango.cli.hints import complete_hints
+from lango.cli.options import complete_hints
 from lango.cli.process_setup import reopen_closed_streams
 from lango.cli.terminal_text import printable
 from lango.errors import LangoError, StoreError, UsageError
@@ -49,7 +48,7 @@ sessions.app.command("export")(sessions_transfer.export)
 sessions.app.command("import")(sessions_transfer.import_)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(turns.app, name="turns")
-app.command()(replicas.replicas)
+app.command()(turns.replicas)
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(inbox.app, name="inbox")
 app.add_typer(webhooks.app, name="webhooks")

@@ -1,4 +1,7 @@
-"""Declare the options that several commands share, and open what they select: settings, agent, store, sessions."""
+"""Declare the options that several commands share, and open what they select: settings, agent, store, sessions.
+
+The commands that messages name are completed with these options, so that they work as they are printed.
+"""
 
 import functools
 import inspect
@@ -55,6 +58,7 @@ Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name,
 SessionIdArgument = Annotated[str, typer.Argument(help="The session's id, or its beginning.")]
 AppFilter = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
 UserFilter = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
+_COMMAND = re.compile(r"`lango ([^`]+)`")
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -332,3 +336,32 @@ def read_json_option(name: str, text: str | None) -> Any:
         return None if text is None else read_json(text)
     except ValueError as error:
         raise UsageError(f"{name} takes JSON: {error}") from None
+
+
+def complete_hints(message: str, commands: Any) -> str:
+    """Add the options of this command to the commands in a message: they are for the same store and agent.
+
+    `commands` is typer's group of all commands.
+    """
+    chosen = chosen_options.get()
+    return message if chosen is None else _COMMAND.sub(lambda found: _complete(found, commands, chosen), message)
+
+
+def _complete(found: re.Match[str], commands: Any, chosen: StoreOptions) -> str:
+    words = found[1].split()
+    command, depth = find_command(commands, words)
+    if command is None or any(word.startswith("--") for word in words):
+        return found[0]
+    accepted = {option for parameter in command.params for option in parameter.opts}
+    more = [part for name, value in chosen.named_values() if name in accepted for part in (name, value)]
+    takes_path = any(one.name == "path" and one.metavar == "[PATH]" for one in command.params)
+    path = [chosen.agent_path] if takes_path and chosen.agent_path is not None else []
+    return f"`{' '.join(['lango', *words[:depth], *map(shlex.quote, path), *words[depth:], *map(shlex.quote, more)])}`"
+
+
+def find_command(commands: Any, words: list[str]) -> tuple[Any, int]:
+    """Return the command that words begin with, and how many of them name it; None if there is none."""
+    command, depth = commands, 0
+    while (below := getattr(command, "commands", None)) and depth < len(words) and words[depth] in below:
+        command, depth = below[words[depth]], depth + 1
+    return (command, depth) if depth else (None, 0)

@@ -1,6 +1,7 @@
-"""Build the ASGI app: routes, middleware, error handlers and the runtime behind them."""
+"""Build the ASGI app: routes, middleware, the error bodies of each protocol, and the runtime behind them."""
 
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,26 +40,49 @@ from lango.server.api.turns import (
 )
 from lango.server.api.turns.wait_schemas import answer_component
 from lango.server.compat.a2a import a2a_routes
+from lango.server.compat.a2a.a2a_routes import rest_error_body, rpc_error_body
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes
 from lango.server.compat.anthropic import anthropic_routes
-from lango.server.compat.anthropic.message_view import AnthropicErrorBody
-from lango.server.compat.error_bodies import error_body_for
+from lango.server.compat.anthropic.message_view import AnthropicErrorBody, anthropic_error_body
 from lango.server.compat.mcp import mcp_routes
 from lango.server.compat.openai import embedding_routes, openai_routes
-from lango.server.compat.openai.completion import OpenAiErrorBody
+from lango.server.compat.openai.completion import OpenAiErrorBody, openai_error_body
 from lango.server.compat.openai.conversations import conversation_routes
 from lango.server.compat.openai.files import file_routes
 from lango.server.compat.openai.responses import response_routes, response_socket
+from lango.server.compat.openai.responses.response_view import response_error_body
 from lango.server.context import ServedAgents
-from lango.server.errors import path_without_secret
-from lango.server.openapi import complete_openapi
+from lango.server.errors import ApiError, error_body, path_without_secret
+from lango.server.openapi import complete_openapi, struct_components
 from lango.server.schemas import ErrorBody
 from lango.server.security.middleware import RequestGuard
-from lango.server.struct_views import struct_components
 from lango.server.web import eval_routes, model_routes, page_routes
 from lango.telemetry.traces import end_span, is_tracing, tracer, traces_endpoint
+
+
+def _adk_error_body(error: ApiError) -> Mapping[str, Any]:
+    return {"detail": str(error)} | error_body(error)
+
+
+_BY_PATH: tuple[tuple[re.Pattern[str], Callable[[ApiError], Mapping[str, Any]]], ...] = (
+    (re.compile(r"/v1/(chat|models|embeddings|files)(/.*)?", re.DOTALL), openai_error_body),
+    (re.compile(r"/v1/(responses|conversations)(/.*)?", re.DOTALL), response_error_body),
+    (re.compile(r"/v1/messages(/.*)?", re.DOTALL), anthropic_error_body),
+    (re.compile(r"/a2a/[^/]+|/mcp"), rpc_error_body),
+    (re.compile(r"/a2a/[^/]+/v1/.*", re.DOTALL), rest_error_body),
+    (re.compile(r"/(run|run_sse|list-apps|version|(apps|dev|agent-identity)/.*)", re.DOTALL), _adk_error_body),
+)
+
+
+def error_body_for(path: str, error: ApiError) -> Mapping[str, Any]:
+    """Return the body of an error response to a request for a path."""
+    for pattern, make_body in _BY_PATH:
+        if pattern.fullmatch(path):
+            return make_body(error)
+    return error_body(error)
+
 
 _DESCRIPTION = """\
 A durable agent over HTTP. A message is stored before it is answered. Its turn continues when the client leaves, and its

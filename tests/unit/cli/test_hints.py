@@ -12,10 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 import lango
-from lango.cli import hints
-from lango.cli.hints import complete_hints, find_command
 from lango.cli.main import app
-from lango.cli.options import AgentOptions, StoreOptions
+from lango.cli.options import AgentOptions, StoreOptions, complete_hints, find_command
 
 POSTGRES = "postgresql://me:secret@host/db"
 COMMANDS = typer.main.get_command(app)
@@ -68,7 +66,7 @@ def test_every_command_that_a_text_names_can_be_run() -> None:
 def choose(monkeypatch: pytest.MonkeyPatch, options: StoreOptions) -> None:
     chosen: ContextVar[StoreOptions | None] = ContextVar("options")
     chosen.set(options)
-    monkeypatch.setattr(hints, "chosen_options", chosen)
+    monkeypatch.setattr("lango.cli.options.chosen_options", chosen)
 
 
 def test_a_hint_of_an_error_is_for_the_same_store_and_agent(monkeypatch: pytest.MonkeyPatch) -> None:

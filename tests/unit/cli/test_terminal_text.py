@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.cli.chat.collapsed_sections import call_title, readable_result
-from lango.cli.chat.markdown_blocks import MarkdownBlocks, split_blocks
 from lango.cli.chat.terminal.input_history import InputHistory
+from lango.cli.chat.terminal.markdown_blocks import MarkdownBlocks, split_blocks
 from lango.cli.terminal_text import format_age, format_cell, one_line, printable
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lango.cli.chat.collapsed_sections import show_node, show_section, tool_call_section
-from lango.cli.chat.markdown_blocks import split_blocks
+from lango.cli.chat.terminal.markdown_blocks import split_blocks
 from lango.cli.chat.turn_view import markdown_lines
 from lango.cli.terminal_text import printable
 from lango.events import output_to_text

@@ -16,7 +16,7 @@ from lango.cli.chat.collapsed_sections import (
     show_section,
     tool_call_section,
 )
-from lango.cli.chat.markdown_blocks import MarkdownBlocks, TerminalMarkdown
+from lango.cli.chat.terminal.markdown_blocks import MarkdownBlocks, TerminalMarkdown
 from lango.cli.chat.terminal.typed_line import HINT
 from lango.cli.chat.wait_cards import show_wait
 from lango.cli.terminal_text import describe_progress, describe_resumption, one_line, printable

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from lango.agent_cards import CallByHand, CallResult, NodeCard
 from lango.server.context import AgentUser, CurrentUser, ServerContext
 from lango.server.json_body import large_response
+from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, RequestBody, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1", responses=COMMON_ERRORS)
 

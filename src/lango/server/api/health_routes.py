@@ -11,9 +11,9 @@ from lango.errors import StoreError
 from lango.runtime.execution.replicas import ListedReplica
 from lango.server.context import Context, CurrentUser, ServerContext
 from lango.server.json_body import JsonResponse
+from lango.server.openapi import reference_to, shown
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.metrics import CONTENT_TYPE
-from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter(tags=["operating"])
 

@@ -14,9 +14,9 @@ from lango.schedules.spec import FIELDS, MAX_TIMES, Missed, Overlap, SessionMode
 from lango.server.context import CurrentUser
 from lango.server.errors import not_found
 from lango.server.json_body import JsonResponse
+from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, WHOLE_NUMBER, IdempotencyKey, RequestBody, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1/schedules", tags=["schedules"], responses=COMMON_ERRORS)
 

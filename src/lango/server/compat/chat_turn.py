@@ -1,16 +1,50 @@
-"""Submit the turn of a client that sends the whole conversation with each request."""
+"""Submit the turn of a client that sends the whole conversation with each request, and describe its responses."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Annotated, Any, Protocol
+
+from fastapi import Header
 
 from lango.config import ServerLimits, ServerSettings
+from lango.errors import ConfigError
 from lango.messages import Message
 from lango.server.compat.linked_files import FileLink, LinkedFiles, LoadUpload, load_links
 from lango.server.compat.session_selection import NamedConversation, submit_carried_history, submit_to_named_session
 from lango.server.compat.turn_answer import TurnAnswer
 from lango.server.context import AgentUser
+from lango.server.errors import bad_request
+from lango.server.openapi import EVENT_STREAM
+from lango.server.schemas import SESSION_ID, Responses
 from lango.submissions import ModelOptions, TurnRequest
 from lango.threads import run_in_thread
+from lango.tools.schema_checker import SchemaChecker
 from lango.tools.tool import Tool
+
+SessionIdHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
+"""Names the session of a request, and of its response."""
+TURN_ERRORS = {
+    409: "It conflicts with another change.",
+    413: "The request, or a file in it, is too large.",
+    422: "The Idempotency-Key was used before, with another request: use another one.",
+    500: "The turn failed; the message says why.",
+    504: "The turn took too long.",
+}
+"""The errors of such a route, by status."""
+
+
+def answer_response(description: str) -> Responses:
+    """Describe an answer that is one object, or the events of a stream."""
+    content = {"application/json": {"schema": {"type": "object"}}, "text/event-stream": EVENT_STREAM}
+    return {200: {"description": description, "content": content}}
+
+
+def turn_headers(session_id: str) -> dict[str, str]:
+    """Return the headers of the response to an accepted turn.
+
+    The turn is stored: a client that retries the request would send the message twice. Headers are Latin-1; a client
+    that sent another id knows it.
+    """
+    return {"x-should-retry": "false"} | ({"X-Session-Id": session_id} if session_id.isascii() else {})
 
 
 class ChatBody(Protocol):
@@ -53,3 +87,13 @@ async def submit_chat(
     else:
         turn = await submit_carried_history(user, messages, request, conversation)
     return TurnAnswer(user, turn, {tool.name for tool in tools}, only_json=options.shapes_answer)
+
+
+async def check_answer_schema(parameter: str, schema: Mapping[str, Any]) -> None:
+    """Raise `ApiError`, which names the parameter of the request, for a schema that no answer can follow."""
+    if schema.get("type") != "object":
+        raise bad_request(f"{parameter}: the schema must have type object; put other values into a property")
+    try:
+        await run_in_thread(SchemaChecker, schema)
+    except (ConfigError, RecursionError) as error:
+        raise bad_request(f"{parameter}: the schema cannot be used: {error}") from error

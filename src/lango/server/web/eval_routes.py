@@ -15,9 +15,9 @@ from lango.runtime.sessions.eval_sets import read_cases
 from lango.server.context import CurrentUser
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response
+from lango.server.openapi import shown
 from lango.server.schemas import RequestBody
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.struct_views import shown
 from lango.test_cases import Case, readable_id
 from lango.threads import run_in_thread
 

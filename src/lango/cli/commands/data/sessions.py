@@ -72,7 +72,7 @@ def usage(
     )
     if as_json:
         from lango.server.api.sessions.usage_routes import to_report
-        from lango.server.struct_views import shown
+        from lango.server.openapi import shown
 
         print(json.dumps(shown(to_report(found))))
         return

@@ -51,7 +51,7 @@ def trace(
     found, failures = chosen.run_on(session_id, read)
     if as_json:
         from lango.server.api.sessions.trace_routes import TraceReport
-        from lango.server.struct_views import shown
+        from lango.server.openapi import shown
 
         keeps = bool(load_settings(chosen.config).trace.requests)
         print(json.dumps(shown(TraceReport(keeps, found.turns, found.before))))

@@ -1,4 +1,4 @@
-"""Run `lango turns`: list the turns of all apps that have not ended, follow and cancel them, and retry one."""
+"""Run `lango turns` and `lango replicas`: list, follow, cancel and retry turns; list the processes that run them."""
 
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +10,7 @@ from lango.cli.options import (
     Json,
     SessionIdArgument,
     SessionOptions,
+    StoreOptions,
     configured_apps,
     load_settings,
     with_shared_options,
@@ -156,3 +157,23 @@ def retry(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumbe
         return await data.turns.retry(await chosen.session(data, session_id), turn)
 
     print(f"turn {chosen.run(run)} of {session_id} will run again")
+
+
+@with_shared_options
+def replicas(chosen: StoreOptions, as_json: Json = False) -> None:
+    """List the live processes that run turns of any app, with the version that each runs.
+
+    A process is listed until it stops, or for some seconds after it died. Commands such as `lango run` are not listed.
+    """
+    print_values(
+        chosen.run(lambda data: data.replicas()),
+        lambda one: {
+            "app": printable(one.app),
+            "version": printable(one.version),
+            "place": printable(one.place),
+            "since": one.started_at.isoformat(timespec="seconds"),
+            "turns": one.running_turns,
+        },
+        as_json=as_json,
+        empty="no replica runs",
+    )

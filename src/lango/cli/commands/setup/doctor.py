@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from lango.cli.hints import complete_hints
-from lango.cli.options import AgentOptions, AgentPath, Config, chosen_options, load_settings
+from lango.cli.options import AgentOptions, AgentPath, Config, chosen_options, complete_hints, load_settings
 from lango.cli.process_setup import quiet_logging, run_async
 from lango.cli.terminal_text import printable
 from lango.errors import ConfigError, LangoError, ProviderError, StoreDamaged

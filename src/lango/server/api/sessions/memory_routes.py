@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 from lango.memory.runtime_memory import Fact, ListedNote
 from lango.server.context import CurrentUser
 from lango.server.json_body import large_response
+from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, RequestBody, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1", tags=["memory"], responses=COMMON_ERRORS)
 

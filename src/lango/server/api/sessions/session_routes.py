@@ -17,7 +17,7 @@ from lango.server.api.paging import PageSize, SessionCursor, decode_session_curs
 from lango.server.context import CurrentUser
 from lango.server.errors import ApiError
 from lango.server.json_body import JsonResponse, large_response
-from lango.server.openapi import EXPORT_EXAMPLE
+from lango.server.openapi import EXPORT_EXAMPLE, reference_to, shown
 from lango.server.schemas import (
     COMMON_ERRORS,
     CONFLICT,
@@ -36,7 +36,6 @@ from lango.server.schemas import (
 )
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.security.middleware import max_message_bytes
-from lango.server.struct_views import reference_to, shown
 from lango.sessions import SessionInfo
 
 router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)

@@ -10,9 +10,9 @@ from lango.runtime.sessions.session_state import SessionState
 from lango.server.context import CurrentUser
 from lango.server.errors import bad_request
 from lango.server.json_body import large_response
+from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, MAX_INTEGER, RequestBody, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 

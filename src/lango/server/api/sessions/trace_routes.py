@@ -15,9 +15,9 @@ from lango.runtime.trace.session_trace import DEFAULT_TURNS, ReadableRequest
 from lango.runtime.trace.steps import Step, TurnTrace
 from lango.server.context import CurrentUser
 from lango.server.json_body import large_response
+from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.struct_views import reference_to, shown
 from lango.sessions import as_datetime, without_app_state
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)

@@ -12,9 +12,9 @@ from lango.json_values import convert
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, ModelCall, Resumption, SessionUsage, UsageByDay, Window
 from lango.server.context import CurrentUser
 from lango.server.json_body import JsonResponse, large_response
+from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 all_sessions_router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)

@@ -14,9 +14,9 @@ from lango.runtime.access import StoredCredential
 from lango.server.context import AgentUser, Context, CurrentUser
 from lango.server.errors import not_found
 from lango.server.json_body import JsonResponse
+from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS
 from lango.server.security.auth import AuthenticatedRouter, Caller
-from lango.server.struct_views import reference_to, shown
 from lango.submissions import SubmittedAnswer
 from lango.waits import Credential
 

@@ -20,6 +20,7 @@ from lango.server.api.turns.wait_schemas import (
 )
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.json_body import JsonResponse
+from lango.server.openapi import reference_to, shown
 from lango.server.schemas import (
     COMMON_ERRORS,
     CONFLICT,
@@ -32,7 +33,6 @@ from lango.server.schemas import (
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnRef
-from lango.server.struct_views import reference_to, shown
 from lango.submissions import SubmittedAnswer, TurnRequest
 from lango.waits import Answer, ApprovalWait
 

@@ -13,9 +13,9 @@ from lango.runtime.webhooks import DeadDelivery, StoredWebhook
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import not_found
 from lango.server.json_body import JsonResponse
+from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, SESSION_ID, RequestBody, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1", tags=["webhooks"], responses=COMMON_ERRORS)
 

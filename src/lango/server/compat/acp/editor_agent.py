@@ -11,8 +11,7 @@ from acp.interfaces import Client
 
 from lango import __version__
 from lango.errors import LangoError, SessionNotFound
-from lango.server.compat.acp.prompt_content import ContentBlock, read_prompt
-from lango.server.compat.acp.prompt_turn import PromptTurn
+from lango.server.compat.acp.prompt_turn import ContentBlock, PromptTurn, read_prompt
 from lango.server.compat.acp.session_updates import ToolCalls, stored_updates
 from lango.server.context import AgentUser
 from lango.server.errors import ApiError, to_api_error

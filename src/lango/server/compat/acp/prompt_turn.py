@@ -1,10 +1,11 @@
-"""Run a prompt of an editor: submit its message, follow the turn, and ask for permission where a tool needs approval.
+"""Run a prompt of an editor: read its message, follow the turn, and ask for permission where a tool needs approval.
 
 Imports `acp`.
 """
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Literal
 
@@ -14,7 +15,9 @@ from acp.interfaces import Client
 from lango.errors import TurnCancelled, WaitNotOpen
 from lango.events import TurnDone, TurnError, Usage
 from lango.grants import NewGrant
+from lango.messages import Attachment
 from lango.server.compat.acp.session_updates import ToolCalls, TurnUpdates
+from lango.server.compat.inline_files import read_base64_file
 from lango.server.context import AgentUser
 from lango.server.errors import turn_api_error
 from lango.server.streaming.turn_streams import TurnRef
@@ -35,6 +38,13 @@ _OPTIONS = [
     schema.PermissionOption(option_id=_ALLOW_ALWAYS, name="Always allow in this session", kind="allow_always"),
     schema.PermissionOption(option_id=_REJECT, name="Reject", kind="reject_once"),
 ]
+ContentBlock = (
+    schema.TextContentBlock
+    | schema.ImageContentBlock
+    | schema.AudioContentBlock
+    | schema.ResourceContentBlock
+    | schema.EmbeddedResourceContentBlock
+)
 
 
 class PromptTurn:
@@ -155,3 +165,24 @@ class PromptTurn:
         finally:
             self._asking = None
         return _ANSWERS.get(outcome.option_id, Refuse()) if isinstance(outcome, schema.AllowedOutcome) else None
+
+
+def read_prompt(blocks: Sequence[ContentBlock]) -> SubmittedMessage:
+    """Return the message of a prompt. Raise `ApiError` for a file that is not in base64."""
+    texts, files = list[str](), list[Attachment]()
+    for block in blocks:
+        match block:
+            case schema.TextContentBlock():
+                texts.append(block.text)
+            case schema.ResourceContentBlock():  # a file that the agent may read itself, if it has a tool for it
+                texts.append(f"[{block.name}]({block.uri})")
+            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
+                texts.append(f'\n<file uri="{resource.uri}">\n{resource.text}\n</file>\n')
+            case schema.EmbeddedResourceContentBlock(resource=schema.BlobResourceContents() as resource):
+                name = resource.uri.rstrip("/").rpartition("/")[2]
+                files.append(read_base64_file(len(files) + 1, name, resource.mime_type, resource.blob))
+            case schema.ImageContentBlock() | schema.AudioContentBlock():
+                files.append(read_base64_file(len(files) + 1, None, block.mime_type, block.data))
+            case _:
+                pass
+    return SubmittedMessage("".join(texts), files)

@@ -14,10 +14,9 @@ from lango.server.compat.anthropic.message_view import (
     MessageView,
     encode_error,
 )
-from lango.server.compat.chat_turn import submit_chat
+from lango.server.compat.chat_turn import TURN_ERRORS, SessionIdHeader, answer_response, submit_chat, turn_headers
 from lango.server.compat.linked_files import load_links
 from lango.server.compat.session_selection import NamedConversation
-from lango.server.compat.turn_responses import TURN_ERRORS, SessionIdHeader, answer_response, turn_headers
 from lango.server.context import CurrentUser
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, error_responses
 from lango.server.security.auth import AuthenticatedRouter

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 from lango.config import ServerLimits, ServerSettings
 from lango.history.tokens import count_tokens
 from lango.messages import Message
-from lango.server.compat.answer_schema import check_answer_schema
 from lango.server.compat.anthropic.content_blocks import InputMessage, TextBlock, texts_of
 from lango.server.compat.carried_history import to_history
+from lango.server.compat.chat_turn import check_answer_schema
 from lango.server.compat.linked_files import FileLink, LinkedFiles
 from lango.server.compat.resent_history import check_last, client_instruction
 from lango.server.errors import ApiError, bad_request

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lango.server.compat.answer_schema import check_answer_schema
+from lango.server.compat.chat_turn import check_answer_schema
 from lango.server.errors import bad_request
 from lango.submissions import ModelOptions
 

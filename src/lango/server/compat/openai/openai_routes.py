@@ -4,23 +4,59 @@ docs/howto/openai-client.md says what the model reads, which parameters hold, an
 its session in `X-Session-Id`.
 """
 
-from typing import Any
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from fastapi import Request
 from starlette.responses import Response
 
-from lango.server.compat.chat_turn import submit_chat
+from lango.server.compat.chat_turn import TURN_ERRORS, SessionIdHeader, answer_response, submit_chat, turn_headers
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.completion import Completion, OpenAiErrorBody, encode_error
 from lango.server.compat.openai.files.uploaded_files import UploadedFiles
-from lango.server.compat.openai.named_conversation import named_conversation
-from lango.server.compat.session_selection import NamedConversation
-from lango.server.compat.turn_responses import TURN_ERRORS, SessionIdHeader, answer_response, turn_headers
+from lango.server.compat.session_selection import SESSION_PREFIX, NamedConversation
 from lango.server.context import CurrentUser, ServerContext
 from lango.server.errors import ApiError
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.sse import EventStreamResponse
+
+CONVERSATION_HEADERS = {
+    "X-OpenWebUI-Chat-Id": "X-OpenWebUI-User-Id",
+    "X-Conversation-Id": "X-User-Id",
+}
+"""Headers with a conversation id, each with the header of the user, unless the body has `user`.
+
+Open WebUI sends the first (`ENABLE_FORWARD_USER_INFO_HEADERS`); LibreChat's documentation configures the second.
+"""
+METADATA_KEYS = ("conversation_id", "thread_id", "session_id")
+"""Keys in `metadata` for a conversation id, as in LangChain and other applications."""
+
+
+def named_conversation(request: ChatRequest, headers: Mapping[str, str]) -> NamedConversation | None:
+    """Return the conversation that a request names together with a user, or None."""
+    for header, user_header in CONVERSATION_HEADERS.items():
+        user = _text_or_empty(request.user) or headers.get(user_header, "")
+        if (conversation_id := headers.get(header)) and user:
+            return NamedConversation(f"{_session_id(user, conversation_id)}-", has_several_sessions=True)
+    metadata = request.metadata or {}
+    user = _text_or_empty(request.user)
+    for member in METADATA_KEYS:
+        if (conversation_id := _text_or_empty(metadata.get(member))) and user:
+            return NamedConversation(_session_id(user, conversation_id))
+    return None
+
+
+def _text_or_empty(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _session_id(user: str, conversation_id: str) -> str:
+    digest = hashlib.sha256(json.dumps([user, conversation_id]).encode()).hexdigest()
+    return f"{SESSION_PREFIX}{digest[:32]}"
+
 
 _NEVER = "1970-01-01T00:00:00Z"
 _ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS, OpenAiErrorBody)
@@ -72,3 +108,19 @@ async def create_completion(
         chunks = completion.chunks(include_usage=usage)
         return EventStreamResponse(chunks, user.settings.server.write_timeout_s, encode_error, headers)
     return await completion.response(headers)
+
+
+def item_page(
+    items: Sequence[dict[str, Any]], after: str | None, limit: int, order: Literal["asc", "desc"]
+) -> dict[str, Any]:
+    """Return the page of a list, the oldest item first, that follows the item `after` in the wanted order."""
+    ordered = items if order == "asc" else items[::-1]
+    start = next((place for place, item in enumerate(ordered, 1) if item["id"] == after), 0)
+    page = ordered[start : start + limit]
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": start + limit < len(ordered),
+    }

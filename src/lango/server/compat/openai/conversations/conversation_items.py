@@ -11,10 +11,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.messages import ToolCall, byte_size
-from lango.server.compat.openai.responses.kept_instructions import KeptInstruction, kept_instructions
 from lango.server.compat.openai.responses.output_items import call_outcome
 from lango.server.compat.openai.responses.response_ids import approval_request_id, response_id
-from lango.server.compat.openai.responses.stored_input import message_items
+from lango.server.compat.openai.responses.stored_input import KeptInstruction, kept_instructions, message_items
 from lango.server.context import AgentUser
 from lango.server.json_body import tool_value_text
 from lango.server.streaming.turn_streams import TurnRef

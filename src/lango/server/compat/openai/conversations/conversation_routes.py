@@ -22,14 +22,14 @@ from lango.server.compat.openai.conversations.conversation_items import (
     shown_page,
 )
 from lango.server.compat.openai.responses.input_items import InputItem, read_input
-from lango.server.compat.openai.responses.kept_instructions import (
+from lango.server.compat.openai.responses.response_request import Metadata
+from lango.server.compat.openai.responses.stored_input import (
     INSTRUCTIONS,
     KeptInstruction,
     kept_instructions,
     new_instructions,
     to_state,
 )
-from lango.server.compat.openai.responses.response_request import Metadata
 from lango.server.compat.openai.responses.submission import load_item
 from lango.server.compat.resent_history import client_instruction
 from lango.server.compat.session_selection import SESSION_PREFIX

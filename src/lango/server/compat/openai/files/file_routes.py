@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.files.uploaded_files import UploadedFiles
-from lango.server.compat.openai.item_page import item_page
+from lango.server.compat.openai.openai_routes import item_page
 from lango.server.context import CurrentUser
 from lango.server.errors import bad_request
 from lango.server.file_responses import file_response

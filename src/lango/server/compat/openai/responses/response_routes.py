@@ -11,16 +11,15 @@ from fastapi import Depends, Path, Query
 from starlette.responses import Response
 
 from lango.errors import LangoError
+from lango.server.compat.chat_turn import SessionIdHeader, answer_response, turn_headers
 from lango.server.compat.openai.completion import OpenAiErrorBody
-from lango.server.compat.openai.item_page import item_page
-from lango.server.compat.openai.openai_routes import OPENAI_TURN_ERRORS
+from lango.server.compat.openai.openai_routes import OPENAI_TURN_ERRORS, item_page
 from lango.server.compat.openai.responses.compaction import CompactRequest, compact
 from lango.server.compat.openai.responses.response_ids import get_response, session_key_of_response
 from lango.server.compat.openai.responses.response_request import ResponseRequest
 from lango.server.compat.openai.responses.response_view import ResponseView, response_error_body
 from lango.server.compat.openai.responses.stored_input import read_input_items
 from lango.server.compat.openai.responses.submission import submit_response
-from lango.server.compat.turn_responses import SessionIdHeader, answer_response, turn_headers
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import ApiError, bad_request, to_api_error
 from lango.server.json_body import JsonResponse

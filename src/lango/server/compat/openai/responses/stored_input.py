@@ -1,17 +1,27 @@
-"""List the input of a stored response as items."""
+"""Return what clients sent as it is stored: the input of a response, and the instructions of a conversation.
+
+System and developer messages of a conversation are in the state of its session, for all its responses.
+"""
 
 import base64
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from msgspec import Struct, ValidationError, to_builtins
 
 from lango.json_values import convert
 from lango.messages import Attachment
-from lango.server.compat.openai.responses.input_items import Approval
+from lango.server.compat.carried_history import to_history
+from lango.server.compat.openai.responses.input_items import Approval, InputItem, ReadInput, is_instruction
 from lango.server.compat.openai.responses.output_items import text_part
 from lango.server.compat.openai.responses.response_ids import APPROVAL, StoredResponse, approval_request_id
 from lango.server.context import ServerContext
 from lango.server.json_body import tool_value_text
-from lango.sessions import INPUT_CALL, StoredEvent
+from lango.sessions import INPUT_CALL, SessionInfo, StoredEvent
+
+INSTRUCTIONS = "conversation_instructions"
+"""Where the state of a session has them."""
 
 
 async def read_input_items(context: ServerContext, response: StoredResponse) -> list[dict[str, Any]]:
@@ -87,3 +97,34 @@ def _file_part(file: Attachment) -> dict[str, Any]:
     if file.mime_type.startswith("image/"):
         return {"type": "input_image", "detail": "auto", "image_url": url, "file_id": None}
     return {"type": "input_file", "filename": file.name, "file_data": url}
+
+
+class KeptInstruction(Struct, frozen=True):
+    """A system or developer message."""
+
+    id: str
+    role: str
+    text: str
+    after: int = 0
+    """The number of the message before it."""
+
+
+def kept_instructions(session: SessionInfo) -> list[KeptInstruction]:
+    """Return the instructions of a conversation, in order; none if something else wrote the state."""
+    try:
+        return convert(session.state.get(INSTRUCTIONS, []), list[KeptInstruction])
+    except ValidationError:
+        return []
+
+
+def new_instructions(items: Sequence[InputItem], read: ReadInput, after: int) -> list[KeptInstruction]:
+    """Return the instructions among items that are added after a message. Call it in a thread."""
+    roles = [item.role or "" for item in items if is_instruction(item)]
+    places = [after + len(to_history(read.messages[:count])) for count in read.messages_before]
+    about = zip(roles, read.instructions, places, strict=True)
+    return [KeptInstruction(f"msg_{uuid.uuid4().hex}", role, text, place) for role, text, place in about]
+
+
+def to_state(kept: Sequence[KeptInstruction]) -> list[dict[str, Any]]:
+    """Return the value of the state."""
+    return to_builtins(list(kept))

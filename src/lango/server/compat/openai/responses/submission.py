@@ -20,7 +20,6 @@ from lango.server.compat.carried_history import to_history
 from lango.server.compat.client_view import wait_id_of_approval
 from lango.server.compat.inline_files import attachments_of_message
 from lango.server.compat.openai.responses.input_items import Approval, ReadInput, read_input
-from lango.server.compat.openai.responses.kept_instructions import kept_instructions
 from lango.server.compat.openai.responses.response_ids import (
     APPROVAL,
     StoredResponse,
@@ -30,6 +29,7 @@ from lango.server.compat.openai.responses.response_ids import (
 )
 from lango.server.compat.openai.responses.response_request import ResponseRequest
 from lango.server.compat.openai.responses.response_view import ResponseView
+from lango.server.compat.openai.responses.stored_input import kept_instructions
 from lango.server.compat.resent_history import (
     Results,
     check_all_answered,
