@@ -26,8 +26,7 @@ from lango.store.turns.event_log import (
     read_event_log,
 )
 from lango.store.turns.queue import find_newest_turn, find_next_turn
-from lango.store.turns.turn_row import TurnResult
-from lango.store.turns.turns import read_turn
+from lango.store.turns.turns import TurnResult, read_turn
 
 NAME = SessionId("app", "alice", "s1")
 

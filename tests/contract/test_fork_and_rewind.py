@@ -27,9 +27,9 @@ from lango.store.tool_calls.tool_journal import (
     record_start,
     store_full_result,
 )
-from lango.store.turns import recovery
 from lango.store.turns.lease import lease_turn
 from lango.store.turns.turns import read_turn
+from lango.store.waits import recovery
 from lango.turns.liveness import Owner
 from tests.contract.test_store import Writer, user_message
 from tests.support.examples import examples

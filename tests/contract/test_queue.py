@@ -19,9 +19,9 @@ from lango.store.tool_calls.grants import read_grants
 from lango.store.tool_calls.tool_journal import record_intent, record_result, record_start, store_full_result
 from lango.store.turns.event_log import LoggedEvent, append_log_events
 from lango.store.turns.lease import beat, lease_turn
-from lango.store.turns.recovery import UNKNOWN_RESULT
 from lango.store.turns.submit import SubmitOptions
 from lango.store.waits.inbox import read_inbox
+from lango.store.waits.recovery import UNKNOWN_RESULT
 from lango.store.waits.waits import WaitAnswer
 from tests.agents.parts import TIMEOUT_S, rows
 

@@ -25,10 +25,10 @@ from lango.store.tool_calls.tool_journal import (
     record_result,
     record_start,
 )
-from lango.store.turns import recovery
 from lango.store.turns.lease import beat, lease_turn
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import request_cancel
+from lango.store.waits import recovery
 from tests.support.processes import TIMEOUT_S
 
 NAME = SessionId("app", "alice", "s")

@@ -22,8 +22,7 @@ from lango.store.turns.lease import (
     take_over,
 )
 from lango.store.turns.submit import SubmitOptions
-from lango.store.turns.turn_row import StoredRequest, TurnResult
-from lango.store.turns.turns import read_turn, request_cancel
+from lango.store.turns.turns import StoredRequest, TurnResult, read_turn, request_cancel
 from tests.agents.parts import rows
 
 NAME = SessionId("app", "alice", "s")

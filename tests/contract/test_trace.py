@@ -21,7 +21,7 @@ from lango.runtime.trace.session_trace import traced_event
 from lango.runtime.trace.steps import Step
 from lango.sessions import SessionId
 from lango.store.engine.database import Operation
-from lango.store.turns import developer_log
+from lango.store.sessions import developer_log
 from lango.testing import ScriptedProvider
 from tests.agents.parts import rows
 from tests.support.runtimes import store_of

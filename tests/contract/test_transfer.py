@@ -39,9 +39,9 @@ from lango.store.transfer import export_format
 from lango.store.transfer.export import PAGE
 from lango.store.transfer.import_check import check_lines
 from lango.store.transfer.import_write import insert_batch, row_batches, stage_session
-from lango.store.turns import recovery
 from lango.store.turns.submit import SubmitOptions
-from lango.store.turns.turn_row import TurnResult
+from lango.store.turns.turns import TurnResult
+from lango.store.waits import recovery
 from lango.turns.liveness import Owner
 from tests.contract.test_fork_and_rewind import events, left, rows, window
 from tests.contract.test_store import Writer as WriterOfAnyTokens

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from lango.runtime.runtime import Runtime
-from lango.runtime.schedules import ScheduledRun
+from lango.runtime.submissions.schedules import ScheduledRun
 from lango.schedules import ScheduleSpec
 from lango.store import Store
 from lango.store.engine.database import Operation

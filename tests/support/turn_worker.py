@@ -35,7 +35,7 @@ from lango.store import Store
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls import tool_journal
-from lango.store.turns.recovery import UNKNOWN_RESULT
+from lango.store.waits.recovery import UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext
 from tests.agents.parts import TIMEOUT_S, broken_for, rows, settings_for

@@ -1,17 +1,19 @@
-"""Resolve `provider/name` to a provider with its credentials."""
+"""Resolve `provider/name` to a provider with its credentials, and embed texts with the models of the settings."""
 
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 from msgspec import Struct
 
-from lango.config import ProviderSettings
+from lango.config import ProviderSettings, Settings
 from lango.errors import ConfigError, MissingCredentials
+from lango.history import count_tokens, load_tokenizer
 from lango.providers.openai import OpenAIProvider
-from lango.providers.protocol import Provider
+from lango.providers.protocol import Closable, EmbeddingProvider, EmbeddingRequest, Embeddings, Provider
 from lango.providers.sdk.sdk_client import CommonOptions, Timeouts
+from lango.threads import run_in_thread
 
 
 def resolve(
@@ -140,3 +142,53 @@ _BUILT_IN_PROVIDERS = {
     "openrouter": _BuiltInProvider("openai", ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
     "vllm": _BuiltInProvider("openai", base_url="http://127.0.0.1:8000/v1"),
 }
+
+
+class EmbeddingModels:
+    """The embedding models of a server."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.names: Sequence[str] = tuple(settings.server.embedding_models)
+        self._providers: dict[str, tuple[Provider, str]] = {}
+
+    def find(self, model: str) -> str | None:
+        """Return the model of a name, which may be without its provider, or None if there is none."""
+        found = [name for name in self.names if model in (name, name.partition("/")[2])]
+        return found[0] if found else None
+
+    async def embed(
+        self, name: str, inputs: Sequence[str] | Sequence[Sequence[int]], dimensions: int | None = None
+    ) -> Embeddings:
+        """Return the vectors of texts, or of the tokens of each, and how many tokens they have.
+
+        Raise `ConfigError` if the provider has no embeddings, or its key is missing; or `ProviderError`.
+        """
+        provider, model = self._provider(name)
+        if not isinstance(provider, EmbeddingProvider):
+            raise ConfigError(
+                f"The provider of {name!r} has no embeddings: name a model of OpenAI, of a compatible server or of "
+                "Gemini in server.embedding_models"
+            )
+        made = await provider.embed(EmbeddingRequest(model, inputs, dimensions))
+        if made.input_tokens is not None:
+            return made
+        await load_tokenizer()
+        return Embeddings(made.vectors, await run_in_thread(_count_tokens, inputs))
+
+    async def close(self) -> None:
+        """Close the connections to the providers."""
+        for provider, _ in self._providers.values():
+            if isinstance(provider, Closable):
+                await provider.aclose()
+
+    def _provider(self, name: str) -> tuple[Provider, str]:
+        if name not in self._providers:
+            agent = self._settings.agent
+            timeouts = Timeouts(idle_s=agent.idle_timeout_s, total_s=agent.request_timeout_s)
+            self._providers[name] = resolve(name, self._settings.providers, timeouts=timeouts)
+        return self._providers[name]
+
+
+def _count_tokens(inputs: Sequence[str] | Sequence[Sequence[int]]) -> int:
+    return sum(count_tokens(one) if isinstance(one, str) else len(one) for one in inputs)

@@ -23,12 +23,12 @@ from lango.runtime.execution.replicas import ListedReplica
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.execution.webhook_sender import WebhookSender
 from lango.runtime.playground import Playground
-from lango.runtime.schedules import DueSchedules, Schedules
 from lango.runtime.sessions.eval_sets import suggestions_for
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import Sessions
-from lango.runtime.submissions import Submissions, TurnAcceptance
-from lango.runtime.triggers import Triggers
+from lango.runtime.submissions.schedules import DueSchedules, Schedules
+from lango.runtime.submissions.submissions import Submissions, TurnAcceptance
+from lango.runtime.submissions.triggers import Triggers
 from lango.runtime.turns import Turns
 from lango.runtime.waits import DueWaits, Inbox
 from lango.runtime.webhooks import Webhooks
@@ -37,9 +37,9 @@ from lango.store import Store, Turn
 from lango.store.sessions.sent_events import EVENTS_KEPT_S as EVENTS_KEPT_S
 from lango.store.sessions.sent_events import SentEvent, send_event
 from lango.store.sessions.sessions import find_session
-from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import request_cancel
 from lango.store.waits.due import DueWait
+from lango.store.waits.recovery import stop_waiting
 from lango.store.waits.waits import decline
 from lango.submissions import (
     ModelOptions,

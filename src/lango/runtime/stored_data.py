@@ -9,10 +9,10 @@ from lango.memory import Memory
 from lango.runtime.access import ApiKeys, Credentials
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.replicas import ListedReplica, list_replicas
-from lango.runtime.schedules import ListedSchedule, Schedules, listed
 from lango.runtime.sessions.session_transfer import import_session
 from lango.runtime.sessions.session_usage import window_rules_for
 from lango.runtime.sessions.sessions import Sessions
+from lango.runtime.submissions.schedules import ListedSchedule, Schedules, listed
 from lango.runtime.turns import UnfinishedTurns
 from lango.runtime.waits import Inbox
 from lango.runtime.webhooks import Webhooks

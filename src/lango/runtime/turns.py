@@ -22,7 +22,6 @@ from lango.store.turns.continuing import retry_turn
 from lango.store.turns.event_log import LoggedEvent, LogPage
 from lango.store.turns.lease import count_open_turns
 from lango.store.turns.queue import QueuedMessage
-from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import (
     FailedTurn,
     StoredTurn,
@@ -32,6 +31,7 @@ from lango.store.turns.turns import (
     read_turn,
     request_cancel,
 )
+from lango.store.waits.recovery import stop_waiting
 from lango.store.waits.waits import list_unclosed, read_waits
 from lango.submissions import SubmittedMessage, TurnRequest
 from lango.turns.liveness import place_of_owner, standing_of_owner

@@ -14,7 +14,7 @@ from lango.errors import ConfigError, SessionNotFound, Stopping
 from lango.evaluation.case_folder import CaseFolder
 from lango.evaluation.eval_runs import EvalRuns
 from lango.messages import ArtifactFile, Attachment
-from lango.runtime.embeddings import EmbeddingModels
+from lango.providers.catalog import EmbeddingModels
 from lango.runtime.opening import OpenedAgents
 from lango.runtime.runtime import Runtime
 from lango.server.errors import ApiError, bad_request

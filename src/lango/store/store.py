@@ -24,7 +24,7 @@ from lango.store.search import index, query
 from lango.store.sessions.append import append, append_statement
 from lango.store.turns import ending, lease, queue, steering, submit, turns
 from lango.store.turns.event_log import LoggedEvent
-from lango.store.turns.turn_row import TurnResult
+from lango.store.turns.turns import TurnResult
 from lango.store.waits.waits import answer_question
 
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.store import NewEvent
-from lango.store.turns.turn_row import StoredClientTool, StoredRequest
+from lango.store.turns.turns import StoredClientTool, StoredRequest
 from lango.store.waits.due import EndedWait
 from lango.store.waits.waits import WaitAnswer
 from lango.submissions import ModelOptions

@@ -27,8 +27,8 @@ from lango.store.tool_calls.tool_journal import record_intent
 from lango.store.turns import event_log, lease
 from lango.store.turns.event_log import LoggedEvent, read_event_log
 from lango.store.turns.lease import lease_turn
-from lango.store.turns.recovery import NOT_RUN_RESULT
 from lango.store.turns.turns import read_turn
+from lango.store.waits.recovery import NOT_RUN_RESULT
 from tests.agents.parts import TIMEOUT_S, rows
 from tests.support.store_workers import Worker
 

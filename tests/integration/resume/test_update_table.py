@@ -25,7 +25,7 @@ from lango.events import TurnDone, TurnEvent
 from lango.runtime.checks import judge_turns
 from lango.runtime.opening import build_agent_app
 from lango.store import Store
-from lango.store.turns.turn_row import TurnResult
+from lango.store.turns.turns import TurnResult
 from lango.waits import ApprovalWait, Approve, InputWait, LongRunningWait, Result, Value, Wait
 from tests.agents.parts import TIMEOUT_S, collect, rows, settings_for
 from tests.support.changed_agents import (

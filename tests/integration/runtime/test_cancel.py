@@ -16,7 +16,7 @@ from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.store import NewEvent
 from lango.store.sessions.sessions import find_session
-from lango.store.turns.recovery import SAFE_TO_REPEAT_RESULT, UNKNOWN_RESULT
+from lango.store.waits.recovery import SAFE_TO_REPEAT_RESULT, UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.answers import submit_approval

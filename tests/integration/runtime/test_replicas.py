@@ -18,7 +18,7 @@ from lango.store.api_keys import spend_tokens
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.lease import beat
 from lango.store.turns.submit import SubmitOptions
-from lango.store.turns.turn_row import StoredRequest
+from lango.store.turns.turns import StoredRequest
 from lango.testing import ScriptedProvider
 from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor

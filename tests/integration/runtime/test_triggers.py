@@ -13,7 +13,7 @@ from lango import Settings, open_runtime
 from lango.adk import event_data, wait_for_event
 from lango.errors import InvalidPayload, PayloadTooLarge, TooManyEvents, TriggerRefused
 from lango.runtime.runtime import Runtime
-from lango.runtime.triggers import TriggerOutcome
+from lango.runtime.submissions.triggers import TriggerOutcome
 from lango.store import Store
 from lango.testing import ScriptedProvider
 from tests.agents.parts import TIMEOUT_S

@@ -10,7 +10,7 @@ import pytest
 from lango import open_runtime
 from lango.errors import ScheduleNotFound, ScheduleRefused
 from lango.messages import ToolCall
-from lango.runtime import schedules as runtime_schedules
+from lango.runtime.submissions import schedules as runtime_schedules
 from lango.store.api_keys import spend_tokens
 from lango.store.engine.database import Operation
 from lango.testing import ScriptedProvider

@@ -11,9 +11,9 @@ from lango.messages import Message, ToolCall
 from lango.runtime.trace.steps import MAX_DEPTH, Step
 from lango.runtime.trace.tree import turn_trace
 from lango.sessions import StoredEvent
-from lango.store.turns.developer_log import ModelRequest
-from lango.store.turns.turn_row import TurnResult
+from lango.store.sessions.developer_log import ModelRequest
 from lango.store.turns.turn_usage import ToolUse, TurnUsage
+from lango.store.turns.turns import TurnResult
 from tests.support.counted_work import check_growth, counted_calls
 from tests.support.examples import examples
 

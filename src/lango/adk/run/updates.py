@@ -31,8 +31,7 @@ from lango.store.sessions.open_calls import message_at, message_of_calls
 from lango.store.tool_calls.tool_journal import read_turn_entries
 from lango.store.turns.continuing import continue_from_history, read_waiting_messages, set_version
 from lango.store.turns.event_log import read_earlier_nodes
-from lango.store.turns.turn_row import TurnResult
-from lango.store.turns.turns import StoredTurn, read_conversation, read_turn_record
+from lango.store.turns.turns import StoredTurn, TurnResult, read_conversation, read_turn_record
 
 Continuation = Literal["from its record", "from its history", "is answered"]
 

@@ -14,11 +14,11 @@ from lango.config import TraceSettings
 from lango.pauses import Pause
 from lango.store import Store, Turn
 from lango.store.artifacts.artifacts import Saver
+from lango.store.sessions.developer_log import ModelRequest, add_requests, delete_oldest
 from lango.store.sessions.sessions import check_epoch
 from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import ApprovalDecision, JournalEntry, JournalStatus
 from lango.store.turns.continuing import EarlierCall
-from lango.store.turns.developer_log import ModelRequest, add_requests, delete_oldest
 from lango.store.turns.event_log import read_earlier_nodes
 from lango.tools import Effect
 

@@ -23,7 +23,7 @@ from lango.errors import ConfigError, StoreError
 from lango.failures import CollectedFailures, failures_collected
 from lango.sessions import SessionId
 from lango.store.credentials.secret_box import SecretBox
-from lango.store.turns.developer_log import add_failures
+from lango.store.sessions.developer_log import add_failures
 from lango.tools import Effect
 from lango.tools.execution import Decision
 from lango.turns.turn_input import TurnInput

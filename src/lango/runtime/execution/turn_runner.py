@@ -31,13 +31,13 @@ from lango.errors import (
 from lango.events import Queued, Resumed, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, WaitClosed, WaitOpened
 from lango.runtime.execution.admission import Admission
 from lango.runtime.execution.event_log import EventLogWriter
-from lango.runtime.prices import turn_usage
+from lango.runtime.trace.prices import turn_usage
 from lango.store import Store
 from lango.store.api_keys import spent_tokens
 from lango.store.engine.outages import wait_for_database
 from lango.store.turns.ending import Outcome, list_requests_of_stopped_turn
 from lango.store.turns.event_log import LoggedEvent
-from lango.store.turns.turn_row import TurnFailure, TurnResult
+from lango.store.turns.turns import TurnFailure, TurnResult
 from lango.store.waits.waits import read_waits
 from lango.telemetry.traces import run_in_span
 from lango.turns.lease_holder import finish_despite_cancel, retry_until_stored

@@ -22,7 +22,7 @@ from lango.runtime.execution.event_log import EventLogReader, EventLogWriter, re
 from lango.runtime.execution.replicas import Replicas
 from lango.runtime.execution.take_over import TakeOverLoop
 from lango.runtime.execution.turn_runner import TurnRunner, run_in_turn_span
-from lango.runtime.prices import turn_usage
+from lango.runtime.trace.prices import turn_usage
 from lango.sessions import SessionId, SessionInfo
 from lango.store import Store, Turn
 from lango.store.engine.outages import wait_for_database
@@ -36,8 +36,7 @@ from lango.store.turns.lease import (
     count_attempt,
     release_invocation,
 )
-from lango.store.turns.turn_row import TurnFailure, TurnResult
-from lango.store.turns.turns import StoredTurn, read_turn, read_turn_record
+from lango.store.turns.turns import StoredTurn, TurnFailure, TurnResult, read_turn, read_turn_record
 from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel, retry_until_stored
 from lango.turns.liveness import LivenessMonitor, Owner
 from lango.turns.running_turn import RunningTurn

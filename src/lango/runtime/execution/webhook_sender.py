@@ -25,8 +25,7 @@ from lango.runtime.webhooks import TASK_KEY_PREFIX, TASK_MEMBER, TOKEN_HEADER
 from lango.store import Store
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.turns.client_requests import find_key_of_session
-from lango.store.turns.turn_row import TurnResult
-from lango.store.turns.turns import read_turn, read_turn_texts
+from lango.store.turns.turns import TurnResult, read_turn, read_turn_texts
 from lango.store.webhooks.deliveries import DueDelivery, finish_delivery, lease_due, postpone_delivery, read_turn_waits
 from lango.tools.builtin.public_fetch import PublicNetworkBackend, parse_url
 from lango.webhooks.signatures import sign, signing_key

@@ -23,7 +23,7 @@ from lango.history import (
 )
 from lango.memory import quote, thresholds_for
 from lango.messages import Message
-from lango.runtime.prices import Prices, cost_usd
+from lango.runtime.trace.prices import Prices, cost_usd
 from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store import Store
 from lango.store.engine.database import Operation

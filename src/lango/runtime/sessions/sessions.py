@@ -15,7 +15,6 @@ from lango.events import NodeProgress
 from lango.failures import Failure
 from lango.history import WindowRules
 from lango.messages import StoredBytes
-from lango.runtime.prices import Prices
 from lango.runtime.sessions.eval_sets import session_cases
 from lango.runtime.sessions.session_document import DocumentFormat, session_document
 from lango.runtime.sessions.session_messages import MessagePage, read_messages
@@ -23,6 +22,7 @@ from lango.runtime.sessions.session_state import SessionState, change_state, ses
 from lango.runtime.sessions.session_transfer import export_session, import_session
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, UsageByDay, read_usage, usage_by_day
 from lango.runtime.sessions.session_watch import SessionWatch
+from lango.runtime.trace.prices import Prices
 from lango.runtime.trace.session_trace import DEFAULT_TURNS as DEFAULT_TRACED_TURNS
 from lango.runtime.trace.session_trace import (
     ReadableRequest,
@@ -42,6 +42,7 @@ from lango.store.lifecycle.integrity import Problem, check_session
 from lango.store.search.index import IndexProgress
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
+from lango.store.sessions.developer_log import ModelRequest, read_failures, read_request
 from lango.store.sessions.sessions import (
     create_session,
     find_apps,
@@ -52,7 +53,6 @@ from lango.store.sessions.sessions import (
     list_session_page,
 )
 from lango.store.sessions.window import read_message, read_message_page
-from lango.store.turns.developer_log import ModelRequest, read_failures, read_request
 from lango.store.turns.event_log import read_nodes
 from lango.store.turns.queue import read_open_turns
 from lango.store.turns.turns import read_resumptions

@@ -10,7 +10,7 @@ from lango.errors import MessageNotFound, TraceNotFound
 from lango.events import NodeProgress, Usage
 from lango.messages import Message, StoredBytes
 from lango.providers.request_view import RequestChanges, RequestView, content_view, request_changes, request_view
-from lango.runtime.prices import Prices, cost_usd
+from lango.runtime.trace.prices import Prices, cost_usd
 from lango.runtime.trace.steps import TurnTrace
 from lango.runtime.trace.tree import turn_trace
 from lango.sessions import SessionId, StoredEvent
@@ -18,10 +18,10 @@ from lango.store import Store
 from lango.store.codec.json_text import loads
 from lango.store.codec.rows import calls_to_json, row_to_event
 from lango.store.engine.database import Operation
+from lango.store.sessions.developer_log import ModelRequest, read_request, read_requests
 from lango.store.sessions.sessions import find_session, get_session
 from lango.store.sessions.window import read_rows
 from lango.store.turns import turn_usage
-from lango.store.turns.developer_log import ModelRequest, read_request, read_requests
 from lango.store.turns.event_log import read_nodes
 from lango.threads import run_in_thread
 

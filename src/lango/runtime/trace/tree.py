@@ -30,7 +30,7 @@ from lango.runtime.trace.steps import (
 )
 from lango.sessions import StoredEvent
 from lango.store.codec.records import call_key
-from lango.store.turns.developer_log import ModelRequest
+from lango.store.sessions.developer_log import ModelRequest
 from lango.store.turns.turn_usage import ToolUse, TurnUsage
 
 Price = Callable[[str, int, int, int], float | None]

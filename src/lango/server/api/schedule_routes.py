@@ -8,7 +8,7 @@ from fastapi import Path, Query
 from msgspec import Struct
 from pydantic import ConfigDict, Field
 
-from lango.runtime.schedules import ListedSchedule, ScheduledRun
+from lango.runtime.submissions.schedules import ListedSchedule, ScheduledRun
 from lango.schedules import ScheduleSpec
 from lango.schedules.spec import FIELDS, MAX_TIMES, Missed, Overlap, SessionMode, find_zone, parse_time
 from lango.server.context import CurrentUser

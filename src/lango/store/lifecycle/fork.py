@@ -24,7 +24,7 @@ from lango.store.sessions.lineage import key_of_message, row_ranges, total_token
 from lango.store.sessions.open_calls import OPEN_CALL, open_stored_waits
 from lango.store.sessions.sessions import copy_options
 from lango.store.sessions.titles import clean_title, with_first_words
-from lango.store.turns.recovery import close_open_calls
+from lango.store.waits.recovery import close_open_calls
 
 _INSERT_LINEAGE = """
 INSERT INTO session_lineage (session_key, ordinal, first_seq, last_seq, last_revision, last_epoch, source_key)

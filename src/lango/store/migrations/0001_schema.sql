@@ -313,7 +313,7 @@ CREATE TABLE model_requests (
     session_key BIGINT NOT NULL,
     id          TEXT NOT NULL,                 -- grows with the time of the request
     turn        BIGINT NOT NULL,
-    step        TEXT NOT NULL,                 -- the model call: see store/turns/developer_log.py
+    step        TEXT NOT NULL,                 -- the model call: see store/sessions/developer_log.py
     provider    TEXT NOT NULL,
     model       TEXT NOT NULL,
     url         TEXT NOT NULL,                 -- empty: the model runs in the process of the turn

@@ -46,7 +46,7 @@ from lango.store.transfer.export_format import (
     TurnLine,
 )
 from lango.store.transfer.import_claims import without_claims
-from lango.store.turns.turn_row import TurnResult
+from lango.store.turns.turns import TurnResult
 from lango.threads import stop_if_abandoned
 
 Lines = Iterable[str | bytes]

@@ -13,8 +13,7 @@ from lango.store.sessions.open_calls import is_closing_event
 from lango.store.sessions.sessions import lock_session
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.queue import read_queued_messages
-from lango.store.turns.turn_row import request_to_text, text_to_request
-from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, StoredTurn, read_turn_messages
+from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, StoredTurn, read_turn_messages, request_to_text, text_to_request
 
 _PAGE = 100
 _RECENT_TURNS = 200

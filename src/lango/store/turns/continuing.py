@@ -16,8 +16,8 @@ from lango.store.sessions.append import append
 from lango.store.sessions.open_calls import message_at
 from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.turns.event_log import LoggedEvent
-from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH
+from lango.store.waits.recovery import close_open_calls
 from lango.store.waits.waits import close_client_calls
 
 _SET_CONTINUED = """

@@ -17,10 +17,9 @@ from lango.store.sessions.sessions import lock_session
 from lango.store.turns.event_log import LoggedEvent, close_log
 from lango.store.turns.lease import OPEN_TURNS_OF_OWNER
 from lango.store.turns.queue import ANY_AHEAD, TURN, decode_input, read_open_turns, release_input, withdraw
-from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input
-from lango.store.turns.turn_row import TurnResult
-from lango.store.turns.turns import OpenTurn
+from lango.store.turns.turns import OpenTurn, TurnResult
+from lango.store.waits.recovery import close_open_calls
 from lango.store.waits.waits import forget_secrets, list_requests
 from lango.store.webhooks.deliveries import HAS_WEBHOOKS, report_end
 from lango.waits import Wait

@@ -37,7 +37,7 @@ from lango.store.codec.records import Turn
 from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation, Row
 from lango.store.sessions.lineage import read_lineages, row_ranges
 from lango.store.turns import turns
-from lango.store.turns.turn_row import TurnFailure, TurnResult
+from lango.store.turns.turns import TurnFailure, TurnResult
 
 KEPT_TURNS = 50
 """How many turns of a session keep their texts in pieces, as they were sent; those of older turns are joined."""

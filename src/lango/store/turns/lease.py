@@ -20,8 +20,7 @@ from lango.store.turns.event_log import close_log
 from lango.store.turns.queue import TURN, WITHDRAW, decode_input, read_open_turns, release_input
 from lango.store.turns.steering import replace_turn
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, start_turn
-from lango.store.turns.turn_row import TurnFailure
-from lango.store.turns.turns import OpenTurn, Turn
+from lango.store.turns.turns import OpenTurn, Turn, TurnFailure
 from lango.store.webhooks.deliveries import report_end
 
 RESULT_TOO_LATE = "the conversation continued before the turn of the client's result"

@@ -33,8 +33,8 @@ from lango.store.sessions.state import delta_to_restore, first_seq_of_invocation
 from lango.store.sessions.window import read_rows
 from lango.store.turns.event_log import close_log_with
 from lango.store.turns.queue import decode_input, release_input
-from lango.store.turns.recovery import close_open_calls
-from lango.store.turns.turn_row import TurnResult
+from lango.store.turns.turns import TurnResult
+from lango.store.waits.recovery import close_open_calls
 
 _WAITING = "SELECT 1 FROM turns WHERE session_key = $1 AND status = 'queued' AND steers = $2 LIMIT 1"
 _MESSAGES = """

@@ -19,11 +19,10 @@ from lango.store.sessions.client_history import append_client_history, input_has
 from lango.store.sessions.sessions import check_epoch, lock_named_session, lock_session
 from lango.store.turns.event_log import begin_log
 from lango.store.turns.queue import hold_input, input_digest, is_same_input, read_open_turns, withdraw
-from lango.store.turns.recovery import close_open_calls
-from lango.store.turns.turn_row import StoredRequest, request_to_text
-from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, OpenTurn, request_cancel
+from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, OpenTurn, StoredRequest, request_cancel, request_to_text
 from lango.store.waits import waits
 from lango.store.waits.due import EndedWait, end_timed_wait
+from lango.store.waits.recovery import close_open_calls
 from lango.store.waits.waits import WaitAnswer
 from lango.waits import ClosedWait
 

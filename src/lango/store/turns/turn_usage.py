@@ -13,7 +13,7 @@ from lango.store.codec.json_text import loads
 from lango.store.engine.database import LARGEST, Dialect, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
 from lango.store.tool_calls.tool_journal import seconds_between
-from lango.store.turns.turn_row import TurnResult
+from lango.store.turns.turns import TurnResult
 
 # what the session had before a turn is in the running total of the turn's first message
 _TURNS = """

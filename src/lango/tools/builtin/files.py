@@ -9,7 +9,6 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice, takewhile
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -34,7 +33,6 @@ MAX_SEARCHED_FILE_BYTES = 2_000_000
 MAX_MATCHES = 200
 MAX_LINE = 400
 REGEX_TIMEOUT_S = 10.0
-_MATCHER = Path(__file__).with_name("match_lines_script.py")
 _NO_MORE = b"null\n"
 SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
 """Folders of generated files, which are searched only if named."""
@@ -243,7 +241,7 @@ async def _search(job: dict[str, Any], texts: Iterator[list[str]]) -> dict[str, 
             yield line
 
     try:
-        found: dict[str, Any] = json.loads(await run_limited(_MATCHER, lines(), timeout_s=REGEX_TIMEOUT_S))
+        found: dict[str, Any] = json.loads(await run_limited("match_lines", lines(), timeout_s=REGEX_TIMEOUT_S))
     except LimitExceeded as error:
         raise ToolError(
             f"the search was stopped because {error}: search fewer files, or use a simpler query"

@@ -1,4 +1,4 @@
-"""Run a script in a child process with limits on time, CPU and memory, for hostile input.
+"""Run work in a child process with limits on time, CPU and memory, for hostile input.
 
 A thread cannot be killed, and compiled code that holds the interpreter's lock blocks every other thread. So work that
 may take long on untrusted input runs here. The process gets no environment, hence no keys, and is killed at its time
@@ -9,7 +9,9 @@ import asyncio
 import sys
 from collections.abc import AsyncIterable
 from pathlib import Path
+from typing import Literal
 
+_WORK = Path(__file__).with_name("limited_work.py")
 MAX_CPU_S = 10
 MAX_MEMORY_BYTES = 1_000_000_000
 _LIMITED_SCRIPT = f"""
@@ -25,17 +27,19 @@ exec(compile(open(sys.argv[1], encoding="utf-8").read(), sys.argv[1], "exec"))
 
 
 class LimitExceeded(Exception):
-    """A script exceeded its time or memory."""
+    """The work exceeded its time or memory."""
 
 
-async def run_limited(script: Path, pieces: AsyncIterable[bytes], *, timeout_s: float, packages: bool = False) -> bytes:
-    """Write the pieces to the script's stdin and return its stdout. Raises `LimitExceeded`.
+async def run_limited(
+    work: Literal["match_lines", "convert_html"], pieces: AsyncIterable[bytes], *, timeout_s: float
+) -> bytes:
+    """Write the pieces to the work's stdin and return its stdout. Raises `LimitExceeded`.
 
-    Without `packages` the script has only the standard library, and starts faster.
+    Matching has only the standard library, and starts faster.
     """
-    options = ("-I",) if packages else ("-I", "-S")
+    options = ("-I",) if work == "convert_html" else ("-I", "-S")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *options, "-c", _LIMITED_SCRIPT, str(script)),
+        *(sys.executable, *options, "-c", _LIMITED_SCRIPT, str(_WORK), work),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

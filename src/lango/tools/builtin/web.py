@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import AsyncIterator, Collection
-from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Struct
@@ -27,7 +26,6 @@ _KNOWN_CHARSET = re.compile(
     r"|macintosh|gb2312|gbk|gb18030|big5(-hkscs)?|shift_jis|euc-(jp|kr)|iso-2022-jp",
     re.IGNORECASE,
 )
-_HTML_SCRIPT = Path(__file__).with_name("html_text_script.py")
 READ_TIMEOUT_S = 10.0
 
 
@@ -74,7 +72,7 @@ async def _html_to_markdown(html: str, address: str) -> tuple[str, str]:
         yield html.encode("utf-8", "replace")
 
     try:
-        read = json.loads(await run_limited(_HTML_SCRIPT, pieces(), timeout_s=READ_TIMEOUT_S, packages=True))
+        read = json.loads(await run_limited("convert_html", pieces(), timeout_s=READ_TIMEOUT_S))
     except LimitExceeded as error:
         raise ToolError(f"could not read the page's HTML: {error}") from error
     return read["title"], read["text"]

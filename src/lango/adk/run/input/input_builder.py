@@ -44,8 +44,7 @@ from lango.store.credentials.secret_box import SecretBox
 from lango.store.sessions.open_calls import find_event, message_at
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.client_requests import find_key_of_session
-from lango.store.turns.turn_row import StoredRequest
-from lango.store.turns.turns import StoredTurn, read_paused_request
+from lango.store.turns.turns import StoredRequest, StoredTurn, read_paused_request
 from lango.store.waits.waits import WaitAnswer, list_unclosed, list_waits, read_answer
 from lango.submissions import TurnRequest
 from lango.tools import Tool, client_tool

@@ -19,7 +19,7 @@ from lango.adk.turn.limits import call_fingerprint
 from lango.adk.turn.step import current_step
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import TurnDiverged
-from lango.store.turns.recovery import UNKNOWN_RESULT
+from lango.store.waits.recovery import UNKNOWN_RESULT
 
 _NAME = "code"
 _STORE_TIMEOUT_S = 120.0

@@ -13,7 +13,7 @@ from lango.errors import StoreError
 from lango.providers.call_log import Exchange
 from lango.providers.wire_json import body_to_json_text, bounded_json_text
 from lango.safe_text import redact_json
-from lango.store.turns.developer_log import ModelRequest
+from lango.store.sessions.developer_log import ModelRequest
 
 _log = logging.getLogger("lango.runtime")
 _LARGE_BYTES = 20_000

@@ -27,7 +27,7 @@ from lango.adk.turn.step import current_step, enter_call, enter_step
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import TurnDiverged
 from lango.store.tool_calls.tool_journal import JournalEntry
-from lango.store.turns.recovery import UNKNOWN_RESULT
+from lango.store.waits.recovery import UNKNOWN_RESULT
 
 PAUSE = "pause"
 """The key of the kind of wait among the journaled actions of a tool that sleeps, or waits for an event."""

@@ -13,8 +13,8 @@ from lango.errors import ScheduleNotFound, UsageError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lango.runtime.schedules import ListedSchedule, ScheduledRun, Schedules
     from lango.runtime.stored_data import StoredData
+    from lango.runtime.submissions.schedules import ListedSchedule, ScheduledRun, Schedules
 
 T = TypeVar("T")
 

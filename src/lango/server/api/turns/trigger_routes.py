@@ -7,7 +7,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel
 
 from lango.errors import TriggerRefused
-from lango.runtime.triggers import Delivery, TriggerOutcome
+from lango.runtime.submissions.triggers import Delivery, TriggerOutcome
 from lango.server.context import ServedAgents
 from lango.server.errors import ApiError, to_api_error
 from lango.server.json_body import JsonResponse

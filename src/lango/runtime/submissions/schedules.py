@@ -37,9 +37,8 @@ from lango.store.schedules import (
     release_claims,
 )
 from lango.store.sessions.sessions import find_session
-from lango.store.turns.recovery import stop_waiting
-from lango.store.turns.turn_row import TurnResult
-from lango.store.turns.turns import request_cancel
+from lango.store.turns.turns import TurnResult, request_cancel
+from lango.store.waits.recovery import stop_waiting
 from lango.submissions import SubmittedMessage, TurnRequest
 from lango.turns.running_turn import RunningTurn
 

@@ -1,0 +1,1 @@
+"""Accept what brings turns in: submissions of clients, schedules and triggers."""
