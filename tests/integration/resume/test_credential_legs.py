@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from google.adk.agents import LlmAgent
 from google.adk.agents.context import Context
 from google.adk.auth.auth_credential import AuthCredential
 from google.adk.auth.auth_handler import AuthHandler
@@ -16,9 +17,12 @@ from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTo
 from google.adk.workflow import START, Workflow, node
 
 from lango import open_runtime
+from lango.adk import ProviderLlm
+from lango.errors import ProviderRejected
 from lango.runtime.playground import Changes
 from lango.runtime.runtime import Runtime
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
+from lango.testing import ScriptedProvider
 from tests.agents.answers import open_credentials, submit_credential
 from tests.agents.parts import collect, rows, settings_for, statuses
 from tests.support.agent_shapes import agent, call, nodes
@@ -227,3 +231,41 @@ async def test_a_turn_after_a_credential_runs_on_from_its_end_and_from_its_start
         assert journal.effects.count("account alice") == 2
         assert set(await statuses(runtime)) == {"done"}
         assert not await runtime.sessions.check("start")
+
+
+@pytest.mark.parametrize("failing", ["tool", "agent after it"])
+async def test_a_failed_turn_runs_again_after_the_credential_of_its_node_is_gone(
+    tmp_path: Path, failing: str, oauth: OAuthServer
+) -> None:
+    journal, is_down = Journal(), [failing == "tool"]
+
+    def none(node_input: Any) -> dict[str, Any]:
+        return {}
+
+    async def account(credential: AuthCredential) -> dict[str, Any]:
+        if any(is_down):
+            raise ConnectionError("the API is down")
+        return await account_of(journal, oauth, credential)
+
+    tool = AuthenticatedFunctionTool(func=account, auth_config=oauth.config(pkce=True))
+    provider = ScriptedProvider(["Hello."] if failing == "tool" else [ProviderRejected("no"), "Hello."])
+    flow = Workflow(name="r", edges=[(START, none, tool, LlmAgent(name="a", model=ProviderLlm(provider, "m")))])
+    async with open_runtime(settings_for(f"sqlite:///{tmp_path}/runs.db"), root_agent=flow) as runtime:
+        await ask(runtime)
+        await give(runtime, oauth)
+        [failed] = await runtime.turns.failed()
+        assert failed.error == ("AgentFailed" if failing == "tool" else "ProviderRejected")
+        assert await runtime.credentials.delete_all() == 1
+        is_down.clear()
+        await runtime.turns.retry("s", failed.turn)
+        await until_idle(runtime)
+        requests = await open_credentials(runtime, "s")
+        assert len(requests) == (failing == "tool"), "a tool that has not run asks again"
+        for request in requests:
+            address = await oauth.allow(request.auth_url)
+            await collect((await submit_credential(runtime, "s", request.id, address)).follow())
+        assert journal.effects == ["account alice"]
+        assert set(await statuses(runtime)) == {"done"}
+        [*_, last] = await runtime.sessions.messages("s")
+        assert last.message
+        assert last.message.content == "Hello."

@@ -20,7 +20,7 @@ from lango.store.turns.queue import ANY_AHEAD, TURN, decode_input, read_open_tur
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input
 from lango.store.turns.turns import OpenTurn, TurnResult
 from lango.store.waits.recovery import close_open_calls
-from lango.store.waits.waits import forget_secrets, list_requests
+from lango.store.waits.waits import list_requests
 from lango.store.webhooks.deliveries import HAS_WEBHOOKS, report_end
 from lango.waits import Wait
 
@@ -32,6 +32,11 @@ _EVENTS: Mapping[Outcome, str] = {
     "interrupted": "failed",
 }
 """What webhooks are told of an outcome."""
+# a node that asks again in the turn of the answer opens the same wait again: its secrets are new
+_FORGET_CREDENTIAL = """
+UPDATE waits SET state_hash = NULL, secret = NULL, answer = NULL
+WHERE session_key = $1 AND id = $2 AND closed IS NOT NULL
+"""
 _END = f"""
 UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, output_tokens = $5, cached_tokens = $6,
     model_calls = $7, cost_usd = $8
@@ -84,7 +89,7 @@ def end_turn(
     if quota_id is not None:
         yield from spend_tokens(quota_id, used.input_tokens + used.output_tokens, now)
     if credential_wait is not None:  # the turn no longer needs the credential
-        yield from forget_secrets(key, credential_wait)
+        yield _FORGET_CREDENTIAL, (key, credential_wait)
     yield from close_open_calls(key, name, locked.revision, now, close_requests="cancelled" if is_stopped else None)
     yield from close_log(key, turn.turn, events)
     event = "waiting" if outcome == "done" and result.status == "waiting" else _EVENTS[outcome]

@@ -126,7 +126,6 @@ _CLOSE_EARLIER_QUESTIONS = """
 UPDATE waits SET closed = 'cancelled', closed_at = (SELECT now FROM database_clock)
 WHERE session_key = $1 AND closed IS NULL AND epoch < $2
 """
-_FORGET = "UPDATE waits SET state_hash = NULL, secret = NULL, answer = NULL WHERE session_key = $1 AND id = $2"
 
 
 class WaitAnswer(Struct, frozen=True, omit_defaults=True):
@@ -238,11 +237,6 @@ def read_answer(key: int, id_: str) -> Operation[str | None]:
     """Return the answer to a wait as it is stored, or None if there is none, or it is no longer kept."""
     rows = yield _ANSWER_OF, (key, id_)
     return rows[0][0] if rows else None
-
-
-def forget_secrets(key: int, id_: str) -> Operation[None]:
-    """Delete the secrets that were kept for a credential that has been used."""
-    yield _FORGET, (key, id_)
 
 
 def accept_results(key: int, call_ids: Collection[str]) -> Operation[bool]:
