@@ -47,7 +47,7 @@ def repair(messages: Iterable[Message]) -> list[Message]:
     repaired: list[Message] = []
     for at, message in enumerate(clean):
         repaired += _repaired_messages(
-            message, pairing.turns.get(at, []), clean, ids, leads=not repaired or _is_system(repaired[-1])
+            message, pairing.turns.get(at, []), clean, ids, leads=not repaired or repaired[-1].role == "system"
         )
         repaired += [
             _quote(orphan, message) for orphan in pairing.orphans.get(at, []) if _adds_information(orphan, pairing)
@@ -109,10 +109,6 @@ def _without_calls(message: Message) -> list[Message]:
     if not message.content and not message.media:
         return []
     return [replace(message, tool_calls=()) if message.tool_calls else message]
-
-
-def _is_system(message: Message) -> bool:
-    return message.role == "system"
 
 
 def _repaired_call_turn(

@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from lango.adk.run.engine import AdkEngine
 from lango.errors import ConfigError, Conflict, ModelOptionsRefused, StateRefused
 from lango.model_options import AgentOptions, ModelOptions
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
+from lango.runtime.sessions.session_state import state_event
 from lango.sessions import SessionId, SessionInfo, check_client_state
-from lango.store import NewEvent, Store
+from lango.store import Store
 from lango.store.lifecycle.fork import fork_session
 from lango.store.lifecycle.run_on import read_message_of_turn, run_on
 from lango.store.sessions.sessions import get_session, get_titled_session
@@ -73,12 +75,13 @@ class Playground:
         cannot be run so, and `ModelOptionsRefused` for a model that cannot be used.
         """
         self._check(changes, turn, before)
-        source, new = SessionId(self._engine.app.name, user_id, session_id), self._new_name(new_id, user_id)
+        source = SessionId(self._engine.app.name, user_id, session_id)
+        new = replace(source, id=(new_id or "").strip() or uuid.uuid4().hex)
         if changes.message is None:
             assert turn is not None
             request: dict[str, Any] = {"agents": to_builtins(changes.agents)} if changes.agents else {}
             request = {"options": request, "quota": quota_id, "tokens_per_day": tokens_per_day}
-            state = _state_event(changes.state) if changes.state else None
+            state = state_event(changes.state) if changes.state else None
             place = turn, before, changes.results, state, request, self._supervisor.owner.name, title, time.time()
             started = await self._store.write_long(run_on, source, new, *place)
             fork = await self._store.read(get_session, new)
@@ -112,11 +115,3 @@ class Playground:
             self._engine.app.models.get(name)
         except ConfigError as error:
             raise ModelOptionsRefused(f"the model {name!r} cannot be used: {error}") from error
-
-    def _new_name(self, new_id: str | None, user_id: str) -> SessionId:
-        return SessionId(self._engine.app.name, user_id, (new_id or "").strip() or uuid.uuid4().hex)
-
-
-def _state_event(delta: Mapping[str, Any]) -> NewEvent:
-    invocation_id, extra = f"p-{uuid.uuid4()}", {"author": "user"}
-    return NewEvent(str(uuid.uuid4()), time.time(), invocation_id=invocation_id, state_delta=delta, extra=extra)

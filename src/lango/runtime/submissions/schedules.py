@@ -43,7 +43,7 @@ from lango.submissions import SubmittedMessage, TurnRequest
 from lango.turns.running_turn import RunningTurn
 
 _NEXT_TIMES = 10
-ID_CHARACTERS = 12
+_ID_CHARACTERS = 12
 
 
 class ListedSchedule(Struct, frozen=True):
@@ -109,7 +109,7 @@ class Schedules:
 
         The tokens of its turns are counted against `quota_id`. Raise `ScheduleRefused` for one that cannot run.
         """
-        name = self._name(id or new_schedule_id(), user_id)
+        name = self._name(id or uuid.uuid4().hex[:_ID_CHARACTERS], user_id)
         check_id("user_id", user_id)
         now = await self._store.read(schedules.database_now)
         spec = checked_spec(spec, now)
@@ -166,11 +166,6 @@ class Schedules:
     async def _shown(self, stored: StoredSchedule) -> ListedSchedule:
         self._store.notify_due()
         return listed(stored, await self._store.read(schedules.database_now))
-
-
-def new_schedule_id() -> str:
-    """Return a new id."""
-    return uuid.uuid4().hex[:ID_CHARACTERS]
 
 
 def listed(stored: StoredSchedule, now: float) -> ListedSchedule:

@@ -132,7 +132,7 @@ def _check_message(seen: _Progress, row: Row) -> None:
     if seq != seen.next_seq:
         seen.add(_missing(seen.next_seq, seq - 1))
     seen.next_seq = seq + 1
-    seen.user_seq = seq if role == "user" and not _is_steering(row[11]) else seen.user_seq
+    seen.user_seq = seq if role == "user" and STEERING not in (row[11] or "") else seen.user_seq
     try:
         if total != seen.total_tokens + tokens:
             seen.add(
@@ -143,10 +143,6 @@ def _check_message(seen: _Progress, row: Row) -> None:
         _check_call_order(seen, seq, role, calls, row[-1])
     except Exception as error:  # noqa: BLE001 - whatever stands there
         seen.add(f"it cannot be read ({type(error).__name__})", seq)
-
-
-def _is_steering(extra: str | None) -> bool:
-    return extra is not None and STEERING in extra
 
 
 def _check_call_order(seen: _Progress, seq: int, role: str, calls: str | None, call_seq: int | None) -> None:

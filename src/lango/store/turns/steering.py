@@ -79,14 +79,14 @@ def take_messages(
         yield from release_input(key, number, queued)
         text = entry.message.content if entry.message else ""
         event = Steered(0, number, turn.turn, appended.seq, text)
-        yield from close_log_with(key, number, lambda last, event=event: _last_events(last, event))
+        yield from close_log_with(
+            key,
+            number,
+            lambda last, event=event: [replace(event, id=last + 1), TurnDone(last + 2, event.turn, "steered")],
+        )
         if (stored := (yield from message_at(key, appended.seq))) is not None:
             taken.append(stored)
     return TakenMessages(taken, revision)
-
-
-def _last_events(newest: int, event: Steered) -> list[Steered | TurnDone]:
-    return [replace(event, id=newest + 1), TurnDone(newest + 2, event.turn, "steered")]
 
 
 # -- a message that replaces the turn ----------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class MarkdownBlocks:
 def split_blocks(text: str) -> list[str]:
     """Split Markdown into its blocks; joined, they are the text again."""
     starts = [token.map[0] for token in _parser().parse(text) if token.level == 0 and token.map]
-    offsets = _offsets(text)
+    offsets = [0, *(end.end() for end in _LINE_END.finditer(text))]  # of the lines, as the parser counts them
     cuts = [0, *(offsets[start] for start in starts[1:]), len(text)]
     return [text[first:last] for first, last in pairwise(cuts) if first < last]
 
@@ -64,11 +64,6 @@ def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     return MarkdownIt().enable("strikethrough").enable("table")
-
-
-def _offsets(text: str) -> list[int]:
-    """Return the offset of each line, as the parser counts lines."""
-    return [0, *(end.end() for end in _LINE_END.finditer(text))]
 
 
 class _LeftHeading(Heading):

@@ -107,19 +107,14 @@ def import_(
     async def read(data: "StoredData", parts: _ExportFile) -> None:
         while parts.has_more:
             made = await data.import_session(parts.next_export(), app, user, new_id, parts.report_imported_share)
-            _print_imported(made, as_json)
+            sentence = f"imported {made.name.id}: {made.last_seq} messages"
+            print(json.dumps(session_json(made)) if as_json else printable(sentence))
 
     try:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as lines, progress_bar("importing") as advance:
             chosen.run(functools.partial(read, parts=_ExportFile(lines, advance)))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
-
-
-def _print_imported(made: "SessionInfo", as_json: bool) -> None:
-    print(
-        json.dumps(session_json(made)) if as_json else printable(f"imported {made.name.id}: {made.last_seq} messages")
-    )
 
 
 class _ExportFile:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lango.json_values import as_object
 from lango.server.compat.chat_turn import check_answer_schema
 from lango.server.errors import bad_request
 from lango.submissions import ModelOptions
@@ -120,8 +121,8 @@ class ChatOptions(BaseModel):
 
     def _member(self, kind: str) -> Mapping[str, Any] | None:
         """Return the body of a tool choice of this kind, or None if it is of another kind."""
-        choice = _as_object(self.tool_choice)
-        return _as_object(choice.get(kind)) if choice.get("type") == kind else None
+        choice = as_object(self.tool_choice)
+        return as_object(choice.get(kind)) if choice.get("type") == kind else None
 
 
 async def _read_schema(shape: ResponseFormat) -> dict[str, Any] | None:
@@ -139,10 +140,6 @@ async def _read_schema(shape: ResponseFormat) -> dict[str, Any] | None:
 
 def _function_name(choice: Any) -> str:
     """Return the name in `{"type": "function", "function": {"name": ...}}`, or an empty text."""
-    body = _as_object(choice)
-    name = _as_object(body.get("function")).get("name") if body.get("type") == "function" else None
+    body = as_object(choice)
+    name = as_object(body.get("function")).get("name") if body.get("type") == "function" else None
     return name if isinstance(name, str) else ""
-
-
-def _as_object(value: Any) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

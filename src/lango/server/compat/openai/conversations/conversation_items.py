@@ -88,7 +88,8 @@ def _items_of_message(stored: StoredEvent, context: _Context) -> Iterator[Conver
         return
     place = f"in_{context.session.key}_{stored.seq}"
     if message.role == "assistant" and stored.thoughts:
-        yield _item(stored, {"id": f"rs_{place}", "type": "reasoning", "summary": [_summary(stored.thoughts)]})
+        summary = [{"type": "summary_text", "text": stored.thoughts}]
+        yield _item(stored, {"id": f"rs_{place}", "type": "reasoning", "summary": summary})
     own = {
         number: call
         for number, call in enumerate(message.tool_calls, 1)
@@ -111,10 +112,6 @@ def _item(stored: StoredEvent, item: dict[str, Any]) -> ConversationItem:
 def _maker(stored: StoredEvent, key: int, item_id: str) -> Callable[[], dict[str, Any]]:
     """Return a function that makes an item anew, once the files of its message are loaded."""
     return lambda: next(item for item in message_items(stored, key) if item["id"] == item_id)
-
-
-def _summary(text: str) -> dict[str, Any]:
-    return {"type": "summary_text", "text": text}
 
 
 def _own_call(call: ToolCall, item_id: str, context: _Context) -> dict[str, Any] | None:

@@ -19,6 +19,8 @@ from lango.server.errors import ApiError, to_api_error, turn_api_error
 _NAMES = {"messages": "input", "response_format": "text.format"}
 HIDDEN = "_"
 """The prefix of what is stored with the parameters of a response, and not shown."""
+_ERROR_CODES = {429: "rate_limit_exceeded", 400: "invalid_prompt"}
+"""OpenAI's codes for a response that failed, by status."""
 _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
@@ -170,7 +172,7 @@ class ResponseView:
                     self._status = "cancelled"
                 else:
                     self._status = "failed"
-                    self._error = {"code": _error_code(error), "message": event.message}
+                    self._error = {"code": _ERROR_CODES.get(error.status, "server_error"), "message": event.message}
                 yield _error_event(error)
                 yield self._whole("failed")
             case _:
@@ -196,11 +198,6 @@ def response_error_body(error: ApiError) -> dict[str, Any]:
         if message.startswith(f"{chat_name}: "):
             message = name + message.removeprefix(chat_name)
     return openai_error_body(ApiError(error.status, error.type, message))
-
-
-def _error_code(error: ApiError) -> str:
-    """Return one of the codes that OpenAI has for a response that failed."""
-    return {429: "rate_limit_exceeded", 400: "invalid_prompt"}.get(error.status, "server_error")
 
 
 def _error_event(error: ApiError) -> StreamEvent:

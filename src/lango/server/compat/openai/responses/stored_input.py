@@ -27,22 +27,20 @@ INSTRUCTIONS = "conversation_instructions"
 async def read_input_items(context: ServerContext, response: StoredResponse) -> list[dict[str, Any]]:
     """Return what the client sent for a response, in order."""
     session, turn, record = response.session, response.turn, response.record
-    if (approval := response.parameters.get(APPROVAL)) is not None:
-        return [_approval_item(convert(approval, Approval), response.id)]
+    if (given := response.parameters.get(APPROVAL)) is not None:
+        approval = convert(given, Approval)
+        item = {
+            "id": f"mcpr_in_{response.id}",
+            "type": "mcp_approval_response",
+            "approval_request_id": approval_request_id(approval.response_id, approval.call_id),
+            "approve": approval.approved,
+            "reason": None,
+        }
+        return [item]
     if record.request.answer is not None and record.request.answer.kind == "credential":
         return []
     messages = await context.runtime.turns.input_messages(session, turn, record)
     return [item for message in messages for item in message_items(message, response.session.key)]
-
-
-def _approval_item(approval: Approval, response_id: str) -> dict[str, Any]:
-    return {
-        "id": f"mcpr_in_{response_id}",
-        "type": "mcp_approval_response",
-        "approval_request_id": approval_request_id(approval.response_id, approval.call_id),
-        "approve": approval.approved,
-        "reason": None,
-    }
 
 
 def message_items(stored: StoredEvent, key: int) -> Iterator[dict[str, Any]]:
