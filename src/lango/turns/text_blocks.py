@@ -79,14 +79,11 @@ class TextBlocks:
         """Note that messages of the turn were stored."""
         self._stored += messages
 
-    def place_of(self, author: str, branch: str, text: str) -> list[int] | None:
-        """Return the place of a text that is stored next, or None if no other agent spoke since it began.
+    def place_of(self, number: int) -> list[int] | None:
+        """Return the place of a block that is stored next, or None if no other agent spoke since it began.
 
-        It is the number of its block, and how many messages were stored since that began.
+        It is the number of the block, and how many messages were stored since that began.
         """
-        number = self.find_streaming(author, branch, text)
-        if number is None:
-            return None
         passed = self._stored - self._blocks[number].stored_before
         return [number, passed] if passed or len(self._streaming) > 1 else None
 

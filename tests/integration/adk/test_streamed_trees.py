@@ -10,8 +10,11 @@ from typing import Any, cast
 import pytest
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.models import BaseLlm
+from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.workflow import START, JoinNode, RetryConfig, Workflow
+from google.genai import types
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -27,6 +30,7 @@ from lango.providers.protocol import TextDelta as Piece
 from lango.sessions import StoredEvent
 from lango.testing import ScriptedProvider
 from tests.support.examples import examples
+from tests.support.runtimes import store_of
 
 Tree = Any
 """A kind of agent and its children, or the pieces of a model's texts and whether it calls a tool before the last."""
@@ -197,6 +201,56 @@ async def test_the_texts_of_parallel_agents_are_streamed_at_once(build_root: Any
             if {"anna", "ben"} <= streamed.keys():
                 seen.set()
     assert (streamed["anna"], streamed["ben"]) == ("first last", "first last")
+
+
+class Whole(BaseLlm):
+    """A model that streams nothing."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        yield LlmResponse(content=types.ModelContent("whole"))
+
+
+class Second:
+    """A model that begins to write once the answer of another agent is stored."""
+
+    name = "second"
+
+    def __init__(self) -> None:
+        self.may_begin, self.has_begun = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        await self.may_begin.wait()
+        yield Piece("first ")
+        self.has_begun.set()
+        yield Piece("last")
+        yield Finish("stop")
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
+async def test_a_text_that_begins_once_another_is_stored_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    second = Second()
+    speakers = [
+        LlmAgent(name="ben", model=ProviderLlm(provider=second, model="words")),
+        LlmAgent(name="anna", model=Whole(model="whole")),
+    ]
+    store = StoreSettings(url="sqlite:///:memory:")
+    async with open_runtime(Settings(store=store), root_agent=in_parallel(speakers)) as runtime:
+        append = store_of(runtime).append
+
+        async def append_and_wait(*place: Any, **more: Any) -> Any:
+            appended = await append(*place, **more)
+            if not second.may_begin.is_set() and place[-1].message and place[-1].message.content == "whole":
+                second.may_begin.set()
+                await second.has_begun.wait()
+            return appended
+
+        monkeypatch.setattr(store_of(runtime), "append", append_and_wait)
+        events = [event async for event in runtime.stream("s", "hi")]
+        stored = texts_of([*await runtime.sessions.messages("s")])
+    assert stored == [("anna", "whole"), ("ben", "first last")]
+    assert [event.author for event in events if isinstance(event, TextDelta)] == ["anna", "ben", "ben"]
 
 
 class Breaking:

@@ -15,7 +15,7 @@ from lango.adk.events.events_to_rows import AGENT_ERROR, output_text
 from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.pauses.unanswered_calls import await_node_calls, note_calls, request_event
 from lango.adk.run.record import workflow_nodes
-from lango.adk.turn.output import MissingAgent, Output
+from lango.adk.turn.output import MissingAgent, Output, texts_of
 from lango.adk.turn.turn_run import TurnRun, entered
 from lango.errors import AgentFailed, EmptyAnswer, LangoError, WaitNotOpen
 from lango.events import ArtifactSaved, WaitClosed, WaitOpened, to_plain_values
@@ -214,30 +214,16 @@ def _is_failed_attempt(event: Event) -> bool:
 def _emit_text(output: Output, event: Event) -> None:
     """Emit text from the partial events or from the final event, never from both."""
     blocks, author, branch = output.sink.blocks, event.author, event.branch or ""
-    parts = (event.content and event.content.parts) or []
-    texts = [(part.text, bool(part.thought)) for part in parts if part.text]
     if event.partial:
-        for text, thought in texts:
+        for text, thought in texts_of(event):
             block = blocks.streaming_in(author, branch)
             output.emit_text(blocks.begin(author, branch) if block is None else block, text, thought=thought)
         return
-    if shown := output_text(event):
+    if output_text(event):
         output.note_value(to_plain_values(event.output))
-        texts = texts or [(shown, False)]
-    if not texts and not event.get_function_calls():
-        return  # no response of a model
-    block = blocks.find_streaming(author, branch, "".join(text for text, thought in texts if not thought))
-    if block is None:
-        if not texts:
-            return
-        block = blocks.begin(author, branch)
-    elif blocks.has_text(block):
-        texts = []
-    else:
-        texts = [(text, thought) for text, thought in texts if not thought]  # the thoughts were streamed
-    for text, thought in texts:
-        output.emit_text(block, text, thought=thought)
-    output.sink.emit(blocks.end(block))
+    block = output.emit_rest(event)
+    if block is not None:
+        output.sink.emit(blocks.end(block))
 
 
 def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:

@@ -247,8 +247,10 @@ class SqlSessionService(StoredService, BaseSessionService):
                 entry = await self._to_entry_without_secrets(event, version.name, self._rules.box)
             else:
                 entry = event_to_entry(event, self._rules.expires_s)
-            if turn is not None and (marks := _marks(turn, event)):
+            if turn is not None and (marks := _marks(turn, event, turn.output.emit_rest(event))):
                 entry = replace(entry, extra={**(entry.extra or {}), **marks})
+            if turn is not None:  # a text that begins while this one is stored comes after it
+                turn.output.sink.blocks.note_stored(entry.message is not None)
             appended = await self._store.append(
                 version.key,
                 version.name,
@@ -263,7 +265,6 @@ class SqlSessionService(StoredService, BaseSessionService):
         set_version(session, SessionVersion(version.key, version.name, appended.revision, appended.seq))
         if turn is not None:
             turn.end_model_call(event, appended.seq)
-            turn.output.sink.blocks.note_stored(entry.message is not None)
         is_shown = appended.repeated and shows_event(session, event)
         is_loaded = entry.message is not None or self._budget_tokens is None
         show_event(session, event, as_event=is_loaded and not is_shown)
@@ -351,18 +352,15 @@ def _is_from_code(turn: TurnRun, event: Event) -> bool:
     return not turn.output.model_calls.is_awaited(event)
 
 
-def _marks(turn: TurnRun, event: Event) -> dict[str, Any]:
+def _marks(turn: TurnRun, event: Event, block: int | None) -> dict[str, Any]:
     """Return what the event itself does not show.
 
     It is that code made it, where its text began among those of other agents, and the schemas of tools that it asks
     about.
     """
     marks: dict[str, Any] = {FROM_CODE: True} if _is_from_code(turn, event) else {}
-    texts = [part for part in (event.content and event.content.parts) or () if part.text]
-    if texts and event.author != "user":
-        text = "".join(part.text or "" for part in texts if not part.thought)
-        if (place := turn.output.sink.blocks.place_of(event.author, event.branch or "", text)) is not None:
-            marks[TEXT_PLACE] = place
+    if block is not None and (place := turn.output.sink.blocks.place_of(block)) is not None:
+        marks[TEXT_PLACE] = place
     about = [_tool_of_request(call) for call in event.get_function_calls() if call.name == CONFIRMATION_CALL]
     schemas = {name: schema for name in about if (schema := turn.app.tool_schema(event.author, name)) is not None}
     return marks | {TOOL_SCHEMAS: schemas} if schemas else marks

@@ -8,6 +8,7 @@ from google.adk.events import Event
 from google.adk.models.llm_request import LlmRequest
 from msgspec import Struct, field
 
+from lango.adk.events.events_to_rows import output_text
 from lango.adk.turn.model_calls import ModelCalls, stop_sequence_of, usage_of_response
 from lango.errors import AgentNotFound, LangoError
 from lango.events import ToolEnd, ToolStart, TurnError, Usage
@@ -76,6 +77,29 @@ class Output(Struct, eq=False, kw_only=True):
             self.has_text_since_tool = self.has_text_since_tool or not text.isspace()
             self.error = None  # text after an error: the agent has recovered
         self.sink.emit(self.sink.blocks.add(block, text, thought=thought))
+
+    def emit_rest(self, event: Event) -> int | None:
+        """Emit the text of a complete event that was not streamed; return its block, or None if it has no text.
+
+        It is emitted before the event is stored, and not again after that: no text of another agent comes in between.
+        """
+        blocks, author, branch, texts = self.sink.blocks, event.author, event.branch or "", texts_of(event)
+        if not texts and (shown := output_text(event)):
+            texts = [(shown, False)]
+        if author == "user" or not (texts or event.get_function_calls()):
+            return None  # no response of a model
+        block = blocks.find_streaming(author, branch, "".join(text for text, thought in texts if not thought))
+        if block is None:
+            if not texts:
+                return None
+            block = blocks.begin(author, branch)
+        elif blocks.has_text(block):
+            texts = []
+        else:
+            texts = [(text, thought) for text, thought in texts if not thought]  # the thoughts were streamed
+        for text, thought in texts:
+            self.emit_text(block, text, thought=thought)
+        return block
 
     def stream_directly(self, request: LlmRequest, agent: str, branch: str) -> None:
         """Emit the text of the response to a request without ADK; see `lango.adk.agents.tree`."""
@@ -184,3 +208,9 @@ class Output(Struct, eq=False, kw_only=True):
         """Return the agent of a transfer that failed, once, or None if none failed."""
         missing, self.missing_agent = self.missing_agent, None
         return missing
+
+
+def texts_of(event: Event) -> list[tuple[str, bool]]:
+    """Return the texts of an event, each with whether it is a thought."""
+    parts = (event.content and event.content.parts) or []
+    return [(part.text, bool(part.thought)) for part in parts if part.text]
