@@ -127,9 +127,10 @@ async def test_a_server_closes_expired_approval_requests_by_itself(
 ) -> None:
     folder = tmp_path_factory.mktemp("alone")
     url = f"sqlite:///{folder}/lango.db"
-    with serving(folder, url, rest="[tools]\napproval_expires_s = 0.3") as server:
+    with serving(folder, url) as server:
         async with server.client() as client, Store(url) as store, asyncio.timeout(TIMEOUT_S):
             request = await request_approval(client, session)
+            await expire_all(store)
             name = SessionId("obedient", "user", session)
             outputs: list[Any] = []
             while not outputs or "error" not in outputs[-1]:
