@@ -110,6 +110,14 @@ class AgentUser:
             raise SessionNotFound(f"there is no session {session_id!r}")
         return session
 
+    async def delete_session(self, session_id: str) -> None:
+        """Cancel the running turn of a session, and delete the session. Raise `SessionNotFound`."""
+        session = await self.get_session(session_id)
+        await self.runtime.cancel(session_id, user_id=self.id)
+        if not await self.sessions.delete(session_id, user_id=self.id):
+            raise SessionNotFound(f"there is no session {session_id!r}")
+        self.sessions.changes.notify(session)
+
     async def waits(self, session_id: str) -> Sequence[Wait]:
         """Return what the turns of a session wait for."""
         return await self.runtime.waits(session_id, user_id=self.id)

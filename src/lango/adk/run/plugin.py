@@ -143,7 +143,7 @@ class RuntimePlugin(BasePlugin):
             return None
         if turn.waits.client_calls and turn.has_session(tool_context):
             tool_context.actions.skip_summarization = True  # the model continues with the client's results
-        enter_tool(turn, tool, call_id)
+        enter_tool(tool, call_id)
         result = await replayed_result(turn, call_id, tool, tool_args, tool_context)
         if result is not None or is_unknown_tool(tool):
             end_tool(turn, call_id)

@@ -48,7 +48,7 @@ def may_await_result(turn: TurnRun, tool: BaseTool, context: ToolContext) -> boo
     return tool.is_long_running and not isinstance(tool, ClientTool | AdkTool) and turn.has_session(context)
 
 
-def enter_tool(turn: TurnRun, tool: BaseTool, call_id: str) -> None:
+def enter_tool(tool: BaseTool, call_id: str) -> None:
     """Note that this code runs in a tool call, and the agents inside the tool run for it."""
     if runs_agents(tool):
         enter_call(call_id)

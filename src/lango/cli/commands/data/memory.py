@@ -1,13 +1,12 @@
 """Run `lango memory`: show, correct, pin and delete observations and facts."""
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lango.cli.options import Json, SessionIdArgument, SessionOptions, with_shared_options
-from lango.cli.tables import struct_json
+from lango.cli.tables import print_values, struct_json
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
 
@@ -45,8 +44,7 @@ def show(
         session_id, lambda app, record: app.memory.show(record.name.id, user_id=record.name.user_id, every=every)
     )
     if as_json:
-        for note in found.notes:
-            print(json.dumps(struct_json(note)))
+        print_values(found.notes, struct_json, as_json=True, empty="")
     else:
         _print_notes(found.notes)
 
@@ -58,8 +56,7 @@ def facts(chosen: FactOptions, every: IncludeInactive = False, as_json: Json = F
     app_name = chosen.app_name()
     found = chosen.run(lambda data: data.app(app_name).memory.facts(user_id=chosen.user, replaced=every))
     if as_json:
-        for fact in found:
-            print(json.dumps(struct_json(fact)))
+        print_values(found, struct_json, as_json=True, empty="")
         return
     for fact in found:
         replaced = f" (replaced by {fact.replaced_by})" if fact.replaced_by else " (pinned)" if fact.pinned else ""

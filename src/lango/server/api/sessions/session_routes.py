@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from starlette.responses import StreamingResponse
 
-from lango.errors import SessionNotFound, UsageError
+from lango.errors import UsageError
 from lango.runtime.sessions.sessions import Hit as SearchHit
 from lango.server.api.paging import PageSize, SessionCursor, decode_session_cursor, encode_cursor
 from lango.server.context import CurrentUser
@@ -110,11 +110,7 @@ async def read_session(session_id: SessionIdPath, user: CurrentUser) -> Response
 @router.delete("/sessions/{session_id}", status_code=204)
 async def delete_session(session_id: SessionIdPath, user: CurrentUser) -> None:
     """Cancel the running turn of a session, and delete the session with all its data."""
-    session = await user.get_session(session_id)
-    await user.runtime.cancel(session_id, user_id=user.id)
-    if not await user.sessions.delete(session_id, user_id=user.id):
-        raise SessionNotFound(f"there is no session {session_id!r}")
-    user.runtime.sessions.changes.notify(session)
+    await user.delete_session(session_id)
 
 
 async def session_response(record: SessionInfo, status: int = 200) -> Response:

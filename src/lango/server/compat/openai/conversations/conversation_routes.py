@@ -11,7 +11,7 @@ from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from lango.errors import LangoError, SessionNotFound
+from lango.errors import LangoError
 from lango.messages import Message
 from lango.server.compat.carried_history import to_history
 from lango.server.compat.openai.completion import OpenAiErrorBody
@@ -122,11 +122,7 @@ async def update_conversation(session_id: SessionIdPath, new: NewMetadata, user:
 @router.delete("/{session_id}", response_model=None)
 async def delete_conversation(session_id: SessionIdPath, user: CurrentUser) -> Response:
     """Cancel the running turn of a conversation, and delete it with all its items."""
-    session = await user.get_session(session_id)
-    await user.runtime.cancel(session_id, user_id=user.id)
-    if not await user.sessions.delete(session_id, user_id=user.id):
-        raise SessionNotFound(f"there is no session {session_id!r}")
-    user.sessions.changes.notify(session)
+    await user.delete_session(session_id)
     return JsonResponse({"id": session_id, "object": "conversation.deleted", "deleted": True})
 
 
