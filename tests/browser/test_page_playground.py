@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 from lango.config import TraceSettings
 from lango.messages import ToolCall
 from tests.browser.page_actions import answer, choose_action, send, wait_until_finished
-from tests.browser.page_monitor import check_accessibility
+from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import serving_script
 
 
@@ -21,7 +21,9 @@ def look(place: str, tool_context: ToolContext) -> dict[str, Any]:
     return {"seen": f"nothing in {place}"}
 
 
-async def test_a_turn_runs_on_with_changes_and_runs_are_compared(page: Page, tmp_path: Path) -> None:
+async def test_a_turn_runs_on_with_changes_and_runs_are_compared(
+    page: Page, tmp_path: Path, monitor: PageMonitor
+) -> None:
     call = ToolCall("c1", "look", {"place": "drawer"})
     again = [[call], "Nothing there.", [call], "Not a thing there."]
     script = [[call], "I saw nothing.", "I saw a key.", *again]
@@ -43,6 +45,11 @@ async def test_a_turn_runs_on_with_changes_and_runs_are_compared(page: Page, tmp
         await dialog.get_by_role("button", name="Run", exact=True).click()
         await expect(dialog).to_be_visible()  # it is not JSON
         await result.fill('{"seen": "a key"}')
+        await dialog.get_by_label("State to change, as JSON").fill('{"user:mood": "curious"}')
+        await dialog.get_by_role("button", name="Run", exact=True).click()
+        monitor.expect("400")
+        await expect(dialog.get_by_role("alert")).to_contain_text("shared with the original: user:mood")
+        await check_accessibility(page, "light", "dark")
         await dialog.get_by_label("State to change, as JSON").fill('{"mood": "curious"}')
         await dialog.get_by_role("button", name="Run", exact=True).click()
         await expect(answer(page)).to_contain_text("I saw a key.")

@@ -105,7 +105,7 @@ class Playground:
             raise Conflict("name the message with the results in `before`")
         check_client_state(changes.state, self._credential_names())
         if shared := [name for name in changes.state if name.startswith(("user:", "app:"))]:
-            raise StateRefused(f"{', '.join(shared)} is shared with the original, which stays: change other values")
+            raise StateRefused(f"change other values: these are shared with the original: {', '.join(shared)}")
         for options in changes.agents.values():
             if options.model:
                 self._require_model(options.model)

@@ -1,28 +1,39 @@
 /** Show dialogs and menus. Each closes with Escape and returns the focus. */
 
+import { describeError } from "./api.js";
 import { byId, el, formatTime, icon } from "./dom.js";
 
 /**
- * Open a dialog; resolves to `value()` when it is confirmed, else to null.
+ * Open a dialog; resolves to `value()` when it is confirmed, else to null. While `value()` fails, it stays open and says why.
  * @param {{title: string, body?: (Node | string)[], yes: string, no?: string | null, danger?: boolean, value?: () => any, wide?: boolean, className?: string}} options
  * @returns {Promise<any>}
  */
 export function openDialog({ title, body = [], yes, no = "Cancel", danger = false, value = () => true, wide = false, className = "" }) {
   return new Promise((resolve) => {
+    /** @type {any} */ let result = null;
+    const problem = el("p", { class: "bad", role: "alert" });
+    const submit = el("button", { type: "submit", class: danger ? "danger" : "primary", value: "yes" }, yes);
     const form = el("form", { method: "dialog" },
       el("h2", { id: "dialog-title", text: title }),
-      ...body,
+      ...body, problem,
       el("div", { class: "dialog-end" },
-        no && el("button", { type: "button", click: () => dialog.close("no") }, no),
-        el("button", { type: "submit", class: danger ? "danger" : "primary", value: "yes" }, yes)));
+        no && el("button", { type: "button", click: () => dialog.close("no") }, no), submit));
     const dialog = el("dialog", { class: `${wide ? "dialog wide-dialog" : "dialog"} ${className}`.trim(), "aria-labelledby": "dialog-title" }, form);
-    form.addEventListener("submit", (/** @type {Event} */ event) => {
+    form.addEventListener("submit", async (/** @type {Event} */ event) => {
       event.preventDefault();
-      dialog.close("yes");
+      problem.textContent = "";
+      submit.disabled = true;
+      try {
+        result = await value();
+        dialog.close("yes");
+      } catch (error) {
+        problem.textContent = describeError(error);
+      } finally {
+        submit.disabled = false;
+      }
     });
     dialog.addEventListener("click", (/** @type {Event} */ event) => event.target === dialog && dialog.close("no"));
     dialog.addEventListener("close", () => {
-      const result = dialog.returnValue === "yes" ? value() : null;
       dialog.remove();
       resolve(result);
     });

@@ -2,7 +2,7 @@
 
 import { api, sessionHash, sessionPath } from "../base/api.js";
 import { openDialog } from "../base/dialogs.js";
-import { el, loadStylesheet, toast, withErrorToast } from "../base/dom.js";
+import { el, loadStylesheet, toast } from "../base/dom.js";
 import { emit, state } from "../base/state.js";
 import { compareRuns, walk } from "./compare.js";
 
@@ -26,7 +26,7 @@ export async function openPlayground(session, turn, step, before = (step?.kind =
     call ? readSystem(session, call) : "",
   ]);
   const output = result?.tool_calls.find((/** @type {any} */ one) => one.id === step?.call_id)?.output;
-  const messageBox = message?.role === "user" && field("Message", el("textarea", { rows: 2, required: true }), message.content);
+  const messageBox = message?.role === "user" && field("Message", el("textarea", { rows: 3, required: true }), message.content);
   const resultBox = output !== undefined && jsonField(`Result of ${step?.name}`, output);
   const stateBox = jsonField("State to change, as JSON", {});
   const variants = /** @type {Variant[]} */ ([]);
@@ -39,24 +39,27 @@ export async function openPlayground(session, turn, step, before = (step?.kind =
   };
   const more = el("button", { type: "button", class: "quiet", click: () => add(variants.at(-1)?.read().system || system) }, "Another prompt or model beside it");
   if (call) add(system);
-  const chosen = await openDialog({
+  const forks = await openDialog({
     title: step ? `Run on from ${step.kind === "tool" ? `the result of ${step.name}` : "this model call"}` : "Run this turn again",
     body: [
       el("p", { class: "note", text: "What comes before is not done again. The run is a fork: this conversation stays as it is." }),
       ...[messageBox, resultBox].map((box) => box && box.label).filter((box) => box),
       host, call ? more : "", stateBox.label],
     yes: "Run", wide: true, className: "playground",
-    value: () => ({
+    value: () => start(session, turn, before, call?.agent ?? "", system, {
       message: messageBox && messageBox.input.value !== message.content ? messageBox.input.value : undefined,
       results: resultBox && step ? { [step.call_id]: JSON.parse(resultBox.input.value) } : {},
       state: JSON.parse(stateBox.input.value), variants: variants.map((one) => one.read()),
     }),
   });
-  if (chosen) await withErrorToast(() => run(session, turn, before, call?.agent ?? "", system, chosen));
+  if (!forks) return;
+  if (forks.length > 1) return compareRuns([{ title: "The original", session, turn: turn.turn }, ...forks]);
+  location.hash = sessionHash(forks[0].session);
+  toast("A fork runs on from there. “Compare with the original” is in its menu.");
 }
 
-/** @param {string} session @param {Turn} turn @param {number | null} before @param {string} agent @param {string} system @param {any} chosen */
-async function run(session, turn, before, agent, system, { variants, ...changes }) {
+/** Start the runs; return their forks. @param {string} session @param {Turn} turn @param {number | null} before @param {string} agent @param {string} system @param {any} chosen */
+async function start(session, turn, before, agent, system, { variants, ...changes }) {
   const forks = [];
   for (const { model, ...one } of variants.length ? variants : [{ system, model: "" }]) {
     const own = { ...(one.system !== system && one.system ? { system: one.system } : {}), ...(model ? { model } : {}) };
@@ -66,9 +69,7 @@ async function run(session, turn, before, agent, system, { variants, ...changes 
     emit("sessions", fork);
     forks.push({ title: [model, own.system ? "another prompt" : "", `run ${forks.length + 1}`].filter(Boolean).join(", "), session: fork.id, turn: 1 });
   }
-  if (forks.length > 1) return compareRuns([{ title: "The original", session, turn: turn.turn }, ...forks]);
-  location.hash = sessionHash(forks[0].session);
-  toast("A fork runs on from there. “Compare with the original” is in its menu.");
+  return forks;
 }
 
 /** Read the system text that a model call sent, or an empty text if its request is not kept. @param {string} session @param {Step} call */

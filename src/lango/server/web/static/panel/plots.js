@@ -79,7 +79,7 @@ export class Plot {
       scales: { x: { time: false, range: () => [this.turns[0] - 0.6, this.turns[this.turns.length - 1] + 0.6] }, y: { range: () => [0, this.#top()] } },
       axes: [
         { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], ...(this.labels && { values: (/** @type {any} */ _, /** @type {number[]} */ marks) => marks.map((mark) => this.labels?.[mark - 1] ?? "") }) },
-        { ...axis, size: 46, values: (/** @type {any} */ _, /** @type {number[]} */ marks) => marks.map((mark) => this.format(mark)) },
+        { ...axis, size: (/** @type {any} */ _, /** @type {string[] | null} */ shown) => Math.max(46, 12 + 7 * Math.max(0, ...(shown ?? []).map((text) => text.length))), values: (/** @type {any} */ _, /** @type {number[]} */ marks) => marks.map((mark) => this.format(mark)) },
       ],
       series: [
         {},
