@@ -180,8 +180,9 @@ async def _by_turn(service: SqlSessionService, session: Session, *, epoch: int) 
     running = RunningTurn(record, turn, TurnLog(turn))
     engine = AdkEngine(settings, service.store, AgentApp.build(settings, [], ScriptedProvider([])))
     sink = TurnSink(running.log, TimeLimits(settings.agent), is_resumed=False, on_event=lambda: None)
-    with entered(await engine.begin(running, engine.inputs.message("hello"), sink)):
-        await service.append_event(session, text_event("of a turn", author="agent"))
+    async with sink.limits.applied():
+        with entered(await engine.begin(running, engine.inputs.message("hello"), sink)):
+            await service.append_event(session, text_event("of a turn", author="agent"))
 
 
 async def test_s3_foreign_calls_get_ids_in_memory_and_in_the_store_alike(service: SqlSessionService) -> None:
