@@ -11,7 +11,7 @@ from google.adk.models import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.tools import ToolContext
-from google.adk.workflow import START, Workflow, node
+from google.adk.workflow import START, RetryConfig, Workflow, node
 from google.genai import types
 
 from lango import Tool, open_runtime
@@ -375,8 +375,16 @@ async def test_what_cannot_be_run_on_is_refused_and_leaves_no_fork(sqlite_url: s
             assert await runtime.sessions.find("f") is None
 
 
-async def test_a_failed_turn_runs_on_once_its_code_is_mended(sqlite_url: str) -> None:
-    broken = [True]
+@pytest.mark.parametrize("how", ["run on", "retry"])
+async def test_a_failed_turn_runs_on_once_its_code_is_mended(store_url: str, how: str) -> None:
+    broken, ran = [True], list[str]()
+
+    @node(retry_config=RetryConfig(max_attempts=2, initial_delay=0, jitter=0))
+    def fetch(node_input: Any) -> str:
+        ran.append("fetch")
+        if len(ran) == 1:
+            raise ConnectionError("try again")
+        return "fetched"
 
     def store(node_input: Any) -> str:
         if broken:
@@ -385,12 +393,18 @@ async def test_a_failed_turn_runs_on_once_its_code_is_mended(sqlite_url: str) ->
 
     provider = ScriptedProvider(["a book"])
     writer = LlmAgent(name="writer", model=ProviderLlm(provider, "m"), instruction="Write.")
-    flow = Workflow(name="flow", edges=[(START, writer, store)])
-    async with open_runtime(settings_for(sqlite_url), root_agent=flow) as runtime:
+    flow = Workflow(name="flow", edges=[(START, fetch, writer, store)])
+    async with open_runtime(settings_for(store_url), root_agent=flow) as runtime:
         with pytest.raises(AgentFailed, match="no shelf"):
             await runtime.run("s", "go")
         broken.clear()
         session = await runtime.sessions.read("s")
-        _, turn = await runtime.playground.run_on("s", 1, Changes(), before=session.last_seq + 1)
-        assert await turn.collect_answer() == "stored a book"
+        if how == "run on":
+            _, turn = await runtime.playground.run_on("s", 1, Changes(), before=session.last_seq + 1)
+            assert await turn.collect_answer() == "stored a book"
+        else:
+            await runtime.turns.retry("s", 1)
+            await until_idle(runtime)
+            assert (await texts(runtime, "s"))[-1] == "stored a book"
         assert len(provider.requests) == 1, "the model is not asked again"
+        assert ran == ["fetch", "fetch"], "a node that succeeded at last does not run again"

@@ -16,6 +16,7 @@ from lango.store.lifecycle.fork import copy_session
 from lango.store.sessions.append import append
 from lango.store.sessions.open_calls import is_closing_event
 from lango.store.sessions.sessions import get_session, lock_named_session
+from lango.store.tool_calls.tool_journal import forget_failed_nodes
 from lango.store.turns.event_log import begin_log
 from lango.store.turns.submit import NEW_EPOCH
 from lango.store.turns.turns import read_turn_messages
@@ -34,10 +35,8 @@ INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arg
 SELECT CAST($1 AS BIGINT), call_id, CAST($2 AS BIGINT), name, effect, status, arguments, intended_at, started_at,
     finished_at, result, whole, approved, approved_by, approved_at, actions FROM tool_journal
 WHERE session_key = $3"""
-# a node that failed runs again: its code may be another one now
 _COPY_JOURNAL = f"""
 {_COPY_ENTRIES} AND epoch = $4 AND status = 'finished' AND finished_at <= $5
-    AND COALESCE(result, '') NOT LIKE '{{"failure":{{"module":%'
 """
 # what was done before an update of the app is not done again
 _COPY_JOURNAL_BEFORE_UPDATE = f"""
@@ -129,6 +128,7 @@ def run_on(
         rows = yield _CREATED_AT, (session.key, before)
         ended_at = rows[0][0] if rows else now
         yield _COPY_JOURNAL, (key, epoch, session.key, continued_epoch or first_epoch, ended_at)
+        yield from forget_failed_nodes(key, epoch)  # their code may be another one now
     yield from _set_results(key, epoch, results, before)
     if state is not None:
         yield from _change_deltas(key, state.state_delta or {})

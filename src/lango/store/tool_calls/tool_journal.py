@@ -75,6 +75,12 @@ SELECT first_epoch, first_seq FROM turns
 WHERE session_key = $1 AND first_epoch >= $2 AND first_epoch <= $3 AND first_seq IS NOT NULL
 """
 
+_NODE_ATTEMPTS = """
+SELECT call_id, COALESCE(result, '') LIKE '{"failure":{"module":%' FROM tool_journal
+WHERE session_key = $1 AND epoch = $2 AND status = 'finished' AND call_id LIKE '%node:%#%'
+"""
+_FORGET_ATTEMPT = "DELETE FROM tool_journal WHERE session_key = $1 AND epoch = $2 AND call_id = $3"
+
 DECIDED_BY_POLICY = "policy"
 """The `approved_by` of an approval that no user answered."""
 
@@ -178,6 +184,17 @@ def record_finished_step(turn: Turn, step_id: str, name: str, result: Any, now: 
     """Record a step that has no effects and is known only when it has ended; not if the lease was lost."""
     if (yield from is_current_epoch(turn.session_key, turn.epoch)):
         yield _ADD_FINISHED, (turn.session_key, call_key(step_id), turn.first_epoch, name, now, dumps(result))
+
+
+def forget_failed_nodes(key: int, epoch: int) -> Operation[None]:
+    """Forget the failed attempts of function nodes that did not succeed later: they run again when their turn does."""
+    attempts = [
+        (call_id, call_id.rpartition("#")[0], failed) for call_id, failed in (yield _NODE_ATTEMPTS, (key, epoch))
+    ]
+    succeeded = {node for _, node, failed in attempts if not failed}
+    for call_id, node, failed in attempts:
+        if failed and node not in succeeded:
+            yield _FORGET_ATTEMPT, (key, epoch, call_id)
 
 
 def read_turn_entries(turn: Turn) -> Operation[dict[str, JournalEntry]]:

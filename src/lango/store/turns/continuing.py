@@ -15,6 +15,7 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
 from lango.store.sessions.open_calls import message_at
 from lango.store.sessions.sessions import check_epoch, lock_session
+from lango.store.tool_calls.tool_journal import forget_failed_nodes
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.submit import NEW_EPOCH
 from lango.store.waits.recovery import close_open_calls
@@ -25,7 +26,8 @@ UPDATE turns SET continued_seq = $1, continued_epoch = $2, version = $3 WHERE se
 """
 _SET_VERSION = "UPDATE turns SET version = $1 WHERE session_key = $2 AND turn = $3"
 _ENDED = """
-SELECT status, first_seq, (SELECT MAX(turn) FROM turns WHERE session_key = $1 AND status <> 'steered') FROM turns
+SELECT status, first_seq, COALESCE(continued_epoch, first_epoch),
+    (SELECT MAX(turn) FROM turns WHERE session_key = $1 AND status <> 'steered') FROM turns
 WHERE session_key = $1 AND turn = $2
 """
 _REOPEN = """
@@ -105,17 +107,18 @@ def read_waiting_messages(key: int) -> Operation[list[StoredEvent]]:
 def retry_turn(key: int, turn: int) -> Operation[None]:
     """Let a turn that failed for good run again from its record, in any process: what is stored is not done again.
 
-    Raise `Conflict` if it did not fail, or if the conversation has continued.
+    A node that failed runs again. Raise `Conflict` if it did not fail, or if the conversation has continued.
     """
     yield from lock_session(key)
     rows = yield _ENDED, (key, turn)
-    for status, first_seq, newest in rows:
+    for status, first_seq, record_epoch, newest in rows:
         if status not in ("failed", "interrupted") or first_seq is None:
             raise Conflict(f"turn {turn} did not fail: send the message again")
         if newest != turn:
             raise Conflict(f"the conversation has continued after turn {turn}: send the message again")
         [[epoch, _]] = yield NEW_EPOCH, (key,)
         yield _REOPEN, (epoch, key, turn)
+        yield from forget_failed_nodes(key, record_epoch)
         for event_id, data in (yield _LAST_EVENT, (key, *id_range(turn))):
             event = LoggedEvent.decode(data).event
             if isinstance(event, TurnError) and event.fatal:
