@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from lango.cli.terminal_text import format_age, format_cell, format_time, one_line
+from lango.cli.terminal_text import format_age, format_cell, format_cost, format_time, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from lango.events import Usage
     from lango.runtime.access import Grant
     from lango.runtime.sessions.session_usage import SessionUsage, TurnUsage
 
@@ -129,7 +128,7 @@ def summary_lines(usage: "SessionUsage") -> list[str]:
         f"window    {window.messages:,} messages, {window.tokens:,} tokens in the next request",
         f"left out  {window.left_out_messages:,} messages, {window.left_out_tokens:,} tokens",
         *([f"          {window.reason}"] if window.reason else []),
-        f"all       {usage.all_turns:,} turns, {spent}, {_cost(total) or 'cost unknown'}",
+        f"all       {usage.all_turns:,} turns, {spent}, {format_cost(total.cost_usd) or 'cost unknown'}",
     ]
 
 
@@ -143,12 +142,8 @@ def turn_row(turn: "TurnUsage") -> dict[str, Any]:
         "tokens": turn.tokens,
         "in": turn.usage.input_tokens,
         "out": turn.usage.output_tokens,
-        "cost": _cost(turn.usage),
+        "cost": format_cost(turn.usage.cost_usd),
         "model s": float(sum(call.duration_s for call in turn.model_calls)),
         "tools s": float(sum(tool.duration_s or 0 for tool in turn.tools)),
         "tools": ", ".join(names),
     }
-
-
-def _cost(usage: "Usage") -> str:
-    return "" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"

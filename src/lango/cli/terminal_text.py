@@ -49,6 +49,13 @@ def describe_resumption(reason: str) -> str:
     }.get(reason, reason)
 
 
+def format_cost(cost_usd: float | None) -> str:
+    """Return a cost in dollars, or "" if it is unknown."""
+    if cost_usd is None:
+        return ""
+    return "<$0.0001" if 0 < cost_usd < 0.0001 else f"${cost_usd:,.{4 if 0 < cost_usd < 1 else 2}f}"
+
+
 def format_age(at: float, now: float) -> str:
     """Format how long ago a time was, in its largest unit."""
     seconds = max(0.0, now - at)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lango.cli.chat.collapsed_sections import call_title, readable_result
 from lango.cli.chat.terminal.input_history import InputHistory
 from lango.cli.chat.terminal.markdown_blocks import MarkdownBlocks, split_blocks
-from lango.cli.terminal_text import format_age, format_cell, one_line, printable
+from lango.cli.terminal_text import format_age, format_cell, format_cost, one_line, printable
 
 
 @given(st.text(st.characters()))
@@ -118,3 +118,11 @@ def test_ages() -> None:
         "2 hours ago",
         "1 day ago",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cost_usd", "shown"),
+    [(None, ""), (0.0, "$0.00"), (0.00002, "<$0.0001"), (0.0013, "$0.0013"), (0.5, "$0.5000"), (1234.5, "$1,234.50")],
+)
+def test_a_small_cost_is_not_shown_as_none(cost_usd: float | None, shown: str) -> None:
+    assert format_cost(cost_usd) == shown

@@ -15,7 +15,7 @@ from lango.cli.chat.terminal.typed_line import TypedLine
 from lango.cli.chat.turn_view import TurnView
 from lango.cli.chat.wait_cards import ask_answer, has_form, show_wait
 from lango.cli.session_target import LOCAL_USER, SessionTarget
-from lango.cli.terminal_text import one_line
+from lango.cli.terminal_text import format_cost, one_line
 from lango.config import Settings
 from lango.errors import InvalidAnswer, LangoError, StoreError, TurnCancelled, WaitNotOpen
 from lango.events import Accepted, WaitOpened
@@ -357,4 +357,4 @@ def _format_cost(cost_usd: float | None, model: str) -> str:
     """Format a cost in dollars; without a price it is unknown, except for local models."""
     if cost_usd is None:
         return "free" if model.startswith("local/") else "$ -"
-    return f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
+    return format_cost(cost_usd)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from lango.cli.options import AgentOptions, SessionIdArgument, read_json_option, with_shared_options
 from lango.cli.session_target import LOCAL_USER
-from lango.cli.terminal_text import printable
+from lango.cli.terminal_text import format_cost, printable
 from lango.errors import LangoError, UsageError
 from lango.model_options import AgentOptions as TriedOptions
 
@@ -160,7 +160,7 @@ async def _read_run(runtime: "Runtime", session_id: str, turn: int | None, user:
         "answer": "\n\n".join(answers) or traced.error or traced.status,
         "state": "\n".join(sorted(f"{name}: {_json(value)}" for name, value in state.items())) or "none",
         "tokens": f"{usage.input_tokens:,} in ({usage.cached_tokens:,} cached), {usage.output_tokens:,} out",
-        "cost": "not known" if usage.cost_usd is None else f"${usage.cost_usd:.4f}",
+        "cost": format_cost(usage.cost_usd) or "not known",
         "time": "" if traced.duration_s is None else f"{traced.duration_s:.2f} s",
     }
     return _Run(f"{session_id}:{traced.turn}", parts)

@@ -9,7 +9,7 @@ import typer
 
 from lango.cli.options import Json, SessionIdArgument, SessionOptions, id_by_prefix, load_settings, with_shared_options
 from lango.cli.tables import print_table
-from lango.cli.terminal_text import describe_resumption, format_time, one_line, printable
+from lango.cli.terminal_text import describe_resumption, format_cost, format_time, one_line, printable
 
 if TYPE_CHECKING:
     from lango.failures import Failure
@@ -138,7 +138,7 @@ def print_turn(turn: "TurnTrace") -> None:
         format_time(turn.started_at),
         _seconds(turn.duration_s),
         f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out",
-        "" if usage.cost_usd is None else f"${usage.cost_usd:.4f}",
+        format_cost(usage.cost_usd),
     ]
     print(one_line(" · ".join(part for part in parts if part)))
     for one in turn.resumptions:
@@ -162,7 +162,7 @@ def _row(step: "Step", depth: int, started_at: float, ended_at: float) -> dict[s
         "in": f"{used.input_tokens:,}" if tokens else "",
         "out": f"{used.output_tokens:,}" if tokens else "",
         "cached": f"{used.cached_tokens:,}" if used.cached_tokens else "",
-        "cost": "" if used.cost_usd is None else f"${used.cost_usd:.4f}",
+        "cost": format_cost(used.cost_usd),
         "": _bar(step, started_at, ended_at),
         "notes": ", ".join(_notes(step)),
     }

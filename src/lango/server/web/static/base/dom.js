@@ -161,6 +161,12 @@ export function formatDuration(seconds) {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
+/** @param {number} dollars */
+export function formatCost(dollars) {
+  if (dollars > 0 && dollars < 0.0001) return "<$0.0001";
+  return `$${dollars.toFixed(dollars && dollars < 1 ? 4 : 2)}`;
+}
+
 /** @param {number} bytes */
 export function formatBytes(bytes) {
   if (bytes < 1000) return `${bytes} B`;

@@ -1,7 +1,7 @@
 /** Show the events of a turn as they arrive. */
 
 import { capitalize } from "../base/api.js";
-import { alertScreenReader, describeResumption, el, icon, iconButton } from "../base/dom.js";
+import { alertScreenReader, describeResumption, el, formatCost, icon, iconButton } from "../base/dom.js";
 import { traceButton } from "./transcript.js";
 import { OF_CALLS } from "./wait-card.js";
 import { announcementOf } from "./wait-forms.js";
@@ -118,7 +118,7 @@ export class TurnView {
     if (status === "waiting" && !isForClient) {
       answer.finish();
     } else {
-      const cost = usage.cost_usd == null ? "" : ` · $${usage.cost_usd.toFixed(4)}`;
+      const cost = usage.cost_usd == null ? "" : ` · ${formatCost(usage.cost_usd)}`;
       const tokens = usage.output_tokens ? `${usage.input_tokens.toLocaleString()} tokens in, ${usage.output_tokens.toLocaleString()} out${cost}` : "";
       this.transcript.finishAnswer(answer, this.#retryIconButton(), el("span", { class: "usage", text: tokens }));
     }

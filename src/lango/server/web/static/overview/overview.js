@@ -1,7 +1,7 @@
 /** Show cost, tokens, time and errors over all conversations, by agent, model and day. */
 
 import { api } from "../base/api.js";
-import { byId, el, formatDuration, icon, iconButton, loadStylesheet, withErrorToast } from "../base/dom.js";
+import { byId, el, formatCost, formatDuration, icon, iconButton, loadStylesheet, withErrorToast } from "../base/dom.js";
 import { formatShort, legend, Plot } from "../panel/plots.js";
 
 /**
@@ -91,7 +91,7 @@ function totals(models, turns) {
   const calls = sum(models, (row) => row.calls);
   const used = models.filter((row) => row.input_tokens || row.output_tokens);
   const known = used.filter((row) => row.cost_usd !== null);
-  const dollars = `$${sum(known, (row) => row.cost_usd).toFixed(2)}`;
+  const dollars = formatCost(sum(known, (row) => row.cost_usd));
   const pairs = [
     ["Turns", sum(turns, (row) => row.turns).toLocaleString()], ["Failed", failed.toLocaleString()], ["Model calls", calls.toLocaleString()],
     ["Tokens read", formatShort(sum(models, (row) => row.input_tokens))], ["Tokens written", formatShort(sum(models, (row) => row.output_tokens))],
@@ -149,7 +149,7 @@ function table(models, turns) {
   const rows = [...groups.values()].map((/** @type {ModelUsage[]} */ own) => {
     const known = own.filter((row) => row.cost_usd !== null);
     return [own[0].agent, own[0].model || "unknown", sum(own, (row) => row.calls).toLocaleString(), formatShort(sum(own, (row) => row.input_tokens)), formatShort(sum(own, (row) => row.output_tokens)),
-      formatDuration(sum(own, (row) => row.duration_s) / Math.max(1, sum(own, (row) => row.calls))), known.length ? `$${sum(known, (row) => row.cost_usd).toFixed(4)}` : "not known"];
+      formatDuration(sum(own, (row) => row.duration_s) / Math.max(1, sum(own, (row) => row.calls))), known.length ? formatCost(sum(known, (row) => row.cost_usd)) : "not known"];
   });
   const head = ["Agent", "Model", "Calls", "Read", "Written", "Time per call", "Cost"];
   const failed = [...new Set(turns.filter((row) => row.failed).map((row) => row.agent))].map((agent) => `${agent}: ${sum(turns.filter((row) => row.agent === agent), (row) => row.failed)} failed of ${sum(turns.filter((row) => row.agent === agent), (row) => row.turns)} turns`);

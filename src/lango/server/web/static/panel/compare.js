@@ -2,7 +2,7 @@
 
 import { api, sessionHash, sessionPath } from "../base/api.js";
 import { openDialog } from "../base/dialogs.js";
-import { el, formatDuration, loadStylesheet } from "../base/dom.js";
+import { el, formatCost, formatDuration, loadStylesheet } from "../base/dom.js";
 
 /** @typedef {import("./trace-view.js").Step} Step */
 /** @typedef {import("./trace-view.js").Turn} Turn */
@@ -90,7 +90,7 @@ async function readRun({ session, turn: number }) {
     }).join("\n") || "none",
     answer: answers.map((one) => one.content).filter(Boolean).join("\n\n") || steps.findLast((step) => (step.node?.output ?? null) !== null)?.node?.output?.toString() || turn.error || turn.status,
     state: values.sort().join("\n") || "none",
-    cost: turn.usage.cost_usd === null ? "not known" : `$${turn.usage.cost_usd.toFixed(4)}`,
+    cost: turn.usage.cost_usd === null ? "not known" : formatCost(turn.usage.cost_usd),
     tokens: `${turn.usage.input_tokens.toLocaleString()} in (${turn.usage.cached_tokens.toLocaleString()} cached), ${turn.usage.output_tokens.toLocaleString()} out`,
     took: formatDuration(turn.duration_s), status: turn.status,
   };

@@ -1,7 +1,7 @@
 /** Show what happened in each turn as a waterfall: agents, their model calls, and the tools that these called. */
 
 import { api, sessionPath } from "../base/api.js";
-import { describeResumption, el, formatDuration, formatTime, loadStylesheet, withErrorToast } from "../base/dom.js";
+import { describeResumption, el, formatCost, formatDuration, formatTime, loadStylesheet, withErrorToast } from "../base/dom.js";
 import { failureSlot } from "../base/failures.js";
 import { state } from "../base/state.js";
 import { details } from "./trace-details.js";
@@ -122,7 +122,7 @@ function draw(host) {
 function turnBox(host, turn) {
   const key = `turn:${turn.turn}`;
   const isOpen = view.open.has(key);
-  const facts = [turn.is_rewound ? "rewound" : turn.status, formatDuration(turn.duration_s), formatTokens(turn.usage), formatCost(turn.usage.cost_usd), formatTime(turn.started_at)];
+  const facts = [turn.is_rewound ? "rewound" : turn.status, formatDuration(turn.duration_s), formatTokens(turn.usage), turn.usage.cost_usd === null ? "" : formatCost(turn.usage.cost_usd), formatTime(turn.started_at)];
   const box = el("details", { class: "trace-turn", open: isOpen, "data-status": turn.status, "data-seqs": turn.first_seq ?? "" },
     el("summary", { "data-key": key }, el("strong", { text: `Turn ${turn.turn}` }), el("span", { class: "trace-facts", text: facts.filter(Boolean).join(" · ") })));
   box.addEventListener("toggle", () => {
@@ -189,7 +189,7 @@ function stepRow(turn, step, depth, start, end) {
   const failures = step.attempts.filter((attempt) => attempt.error).length;
   const facts = [
     step.status === "done" ? "" : step.status.replace("_", " "), formatDuration(step.duration_s) && `${step.is_estimated ? "about " : ""}${formatDuration(step.duration_s)}`,
-    step.kind === "model_call" ? formatTokens(step.usage) : "", formatCost(step.usage.cost_usd),
+    step.kind === "model_call" ? formatTokens(step.usage) : "", step.usage.cost_usd === null ? "" : formatCost(step.usage.cost_usd),
     failures ? `${failures} failed ${failures === 1 ? "attempt" : "attempts"}` : "", step.is_replayed ? "replayed" : "",
   ].filter(Boolean).join(" · ");
   const button = el("button", { type: "button", "data-key": key, "aria-expanded": String(view.open.has(key)) },
@@ -216,9 +216,4 @@ function formatTokens({ input_tokens, output_tokens, cached_tokens }) {
   if (!input_tokens && !output_tokens) return "";
   const cached = cached_tokens ? ` (${cached_tokens.toLocaleString()} cached)` : "";
   return `${input_tokens.toLocaleString()}${cached} in, ${output_tokens.toLocaleString()} out`;
-}
-
-/** @param {number | null} dollars */
-function formatCost(dollars) {
-  return dollars === null ? "" : `$${dollars.toFixed(4)}`;
 }

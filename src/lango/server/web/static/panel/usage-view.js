@@ -1,7 +1,7 @@
 /** Show a conversation's usage: tokens against the budget, the next request's window, cost and time. */
 
 import { api, sessionPath } from "../base/api.js";
-import { describeResumption, el, formatDuration, loadStylesheet } from "../base/dom.js";
+import { describeResumption, el, formatCost, formatDuration, loadStylesheet } from "../base/dom.js";
 import { legend, Plot, formatShort } from "./plots.js";
 
 /**
@@ -66,18 +66,12 @@ async function loadEarlier(host, usage, before, turns) {
   draw(host, usage);
 }
 
-/** @param {number | null} dollars */
-function formatCost(dollars) {
-  if (dollars === null) return "not known";
-  return `$${dollars.toFixed(dollars && dollars < 0.1 ? 4 : 2)}`;
-}
-
 /** @param {Usage} usage */
 function totals({ total, memory }) {
   const { usage } = total;
   const pairs = [
     ["Turns", total.turns.toLocaleString()], ["Model calls", usage.model_calls.toLocaleString()],
-    ["Tokens read", formatShort(usage.input_tokens)], ["Tokens written", formatShort(usage.output_tokens)], ["Cost", formatCost(usage.cost_usd)],
+    ["Tokens read", formatShort(usage.input_tokens)], ["Tokens written", formatShort(usage.output_tokens)], ["Cost", usage.cost_usd === null ? "not known" : formatCost(usage.cost_usd)],
   ];
   // what the observer and the reflector took is no part of a turn
   if (memory.model_calls) pairs.push(["Memory calls", memory.model_calls.toLocaleString()], ["Tokens for memory", formatShort(memory.input_tokens + memory.output_tokens)]);
