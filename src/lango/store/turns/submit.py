@@ -310,7 +310,7 @@ def add_history(
     if (yield from waits.list_unclosed(session.key, name)):
         raise TurnRunning(f"session {name.id!r} waits for an answer: give it, or send a message, then add messages")
     if at_revision not in (None, session.revision):
-        raise StaleSession(f"session {name.id!r} has changed meanwhile, and nothing was added: send it again")
+        raise StaleSession(f"session {name.id!r} changed before this was stored: nothing was added, send it again")
     messages = [entry for entry in entries if entry.message is not None]
     revision = yield from append_client_history(session.key, session.revision, messages)
     for entry in entries:
