@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from lango.events import TurnDone, TurnEvent, WaitOpened
-from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.runtime import RunningTurn, Runtime
 from lango.submissions import ModelOptions, SubmittedResults, TurnRequest
@@ -17,6 +16,7 @@ from lango.waits import (
     Decline,
     InputWait,
     LongRunningWait,
+    NewGrant,
     QuestionWait,
     Refuse,
     Value,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lango.errors import EventsGone, FencedWrite
-from lango.event_text import StreamedText
 from lango.events import IDS_PER_TURN, TextDelta, TextEnd, TextWithdrawn, ToolStart, TurnDone, Usage, turn_of_event
+from lango.events.text import StreamedText
 from lango.messages import Message
 from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, OpenTurn, Store, Turn

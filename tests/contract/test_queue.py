@@ -9,7 +9,6 @@ import pytest
 
 from lango.errors import FencedWrite
 from lango.events import IDS_PER_TURN, TextDelta
-from lango.grants import NewGrant
 from lango.messages import Message, ToolCall
 from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo, StoredEvent
 from lango.store import NewEvent, OpenTurn, Store, Turn
@@ -23,6 +22,7 @@ from lango.store.turns.submit import SubmitOptions
 from lango.store.waits.inbox import read_inbox
 from lango.store.waits.recovery import UNKNOWN_RESULT
 from lango.store.waits.waits import WaitAnswer
+from lango.waits import NewGrant
 from tests.agents.parts import TIMEOUT_S, rows
 
 NAME = SessionId("app", "alice", "s")

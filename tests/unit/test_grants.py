@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.errors import GrantRefused
-from lango.grants import MAX_GLOB_LENGTH, MAX_TEXT_LENGTH, fits, parse_patterns
+from lango.waits.grants import MAX_GLOB_LENGTH, MAX_TEXT_LENGTH, fits, parse_patterns
 from tests.support.counted_work import check_growth, counted_calls
 from tests.support.json_strategies import json_values
 

@@ -6,7 +6,6 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.event_text import TextOrder
 from lango.events import (
     TextDelta,
     TextEnd,
@@ -17,6 +16,7 @@ from lango.events import (
     TurnDone,
     TurnEvent,
 )
+from lango.events.text import TextOrder
 
 
 def ordered(*events: TurnEvent) -> list[TurnEvent]:

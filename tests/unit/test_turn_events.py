@@ -9,7 +9,6 @@ import pytest
 from pydantic import BaseModel
 
 from lango.errors import SchemaError, Unstorable
-from lango.event_text import MAX_JOINED, join_text_deltas
 from lango.events import (
     ArtifactSaved,
     NodeProgress,
@@ -27,6 +26,7 @@ from lango.events import (
     to_json,
     to_plain_values,
 )
+from lango.events.text import MAX_JOINED, join_text_deltas
 from lango.store.turns.event_log import LoggedEvent
 from lango.waits import ApprovalWait, InputWait
 

@@ -8,7 +8,6 @@ from msgspec import to_builtins
 
 from lango.errors import InvalidAnswer
 from lango.json_values import convert
-from lango.pauses import matches
 from lango.waits import (
     ANSWERS,
     Answer,
@@ -21,6 +20,7 @@ from lango.waits import (
     Wait,
     check_answer,
 )
+from lango.waits.pauses import matches
 
 _OPENED = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lango.adk.services.credential_service import SqlCredentialService
     from lango.adk.services.memory_service import SqlMemoryService
     from lango.adk.services.session_service import SqlSessionService
-    from lango.pauses import event_data, sleep, wait_for_event
+    from lango.waits.pauses import event_data, sleep, wait_for_event
 
 __all__ = [
     "AdkTool",
@@ -36,13 +36,13 @@ _HOMES = {
     "SqlCredentialService": "lango.adk.services.credential_service",
     "SqlMemoryService": "lango.adk.services.memory_service",
     "SqlSessionService": "lango.adk.services.session_service",
-    "event_data": "lango.pauses",
+    "event_data": "lango.waits.pauses",
     "a2a_config": "lango.adk.agents.remote_agents",
     "idempotent": "lango.adk.agents.tools.adk_tool",
     "once": "lango.adk.agents.tools.adk_tool",
     "report_progress": "lango.adk.agents.tools.progress",
-    "sleep": "lango.pauses",
-    "wait_for_event": "lango.pauses",
+    "sleep": "lango.waits.pauses",
+    "wait_for_event": "lango.waits.pauses",
 }
 
 

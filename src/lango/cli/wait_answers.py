@@ -9,7 +9,6 @@ from msgspec import to_builtins
 
 from lango.errors import UsageError
 from lango.events import to_jsonable
-from lango.grants import NewGrant
 from lango.history.pairing import parse_result_text
 from lango.waits import (
     Answer,
@@ -22,6 +21,7 @@ from lango.waits import (
     EventWait,
     InputWait,
     LongRunningWait,
+    NewGrant,
     QuestionWait,
     Refuse,
     Result,

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from lango.config.sections import Seconds, Section
-from lango.pauses import EVENT_NAME
+from lango.waits.pauses import EVENT_NAME
 from lango.webhooks.templates import Matched, parse_path, require_valid
 
 Variable = Annotated[str, Field(min_length=1)]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from lango.config import Settings
+from lango.development.test_cases import Case, readable_id
 from lango.errors import UsageError
 from lango.runtime.sessions.eval_sets import case_files, case_folder, read_cases
-from lango.test_cases import Case, readable_id
 
 _EXTENSION = ".evalset.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")

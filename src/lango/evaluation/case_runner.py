@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from lango.development.test_cases import Case, Exchange, Reply
 from lango.errors import LangoError, UsageError
 from lango.evaluation.checks import Metric, check_case
 from lango.evaluation.criteria import Criteria, JudgeCriterion
@@ -17,7 +18,6 @@ from lango.evaluation.judge import ModelJudge
 from lango.events import TurnDone, Usage
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
-from lango.test_cases import Case, Exchange, Reply
 from lango.waits import Answer, ApprovalWait, Approve, Wait
 
 if TYPE_CHECKING:

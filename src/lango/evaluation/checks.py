@@ -13,8 +13,8 @@ from typing import Any, cast
 import snowballstemmer  # pyright: ignore[reportMissingTypeStubs]
 from msgspec import Struct
 
+from lango.development.test_cases import AnswerCheck, Call, CaseChecks, Exchange, Order
 from lango.evaluation.criteria import Criteria, JudgeCriterion, ToolCriterion
-from lango.test_cases import AnswerCheck, Call, CaseChecks, Exchange, Order
 
 _MIN_STEMMED = 4
 _ONE_BY_ONE = ((0x4E00, 0x9FFF), (0x3040, 0x309F), (0x30A0, 0x30FF), (0xAC00, 0xD7AF))

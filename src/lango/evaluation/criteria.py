@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from lango.development.test_cases import Order
 from lango.errors import UsageError
 from lango.json_values import as_object
-from lango.test_cases import Order
 
 _CONFIG_NAME = "test_config.json"
 SUPPORTED = ("tool_trajectory_avg_score", "response_match_score", "final_response_match_v2")

@@ -8,13 +8,13 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from lango.config import Settings
+from lango.development.test_cases import Case
 from lango.errors import UsageError
 from lango.evaluation.case_runner import CaseResult, CaseRunner
 from lango.evaluation.criteria import Criteria, criteria_beside
 from lango.evaluation.judge import ModelJudge
 from lango.evaluation.run_history import add_to_history
 from lango.runtime.runtime import Runtime
-from lango.test_cases import Case
 from lango.threads import run_in_thread
 
 _PARALLEL = 4

@@ -5,12 +5,12 @@ import re
 from typing import Any
 
 from lango.config import Settings
+from lango.development.test_cases import Exchange
 from lango.errors import UsageError
 from lango.evaluation.checks import Score
 from lango.evaluation.criteria import JudgeCriterion
 from lango.providers import Provider
 from lango.runtime.checks import ModelRegistry
-from lango.test_cases import Exchange
 
 _SYSTEM = """\
 You grade the answer of an assistant. You get the user's message, the answer, and what is required of the answer.

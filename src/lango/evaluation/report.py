@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from lango.development.test_cases import Call, Exchange
 from lango.evaluation.case_runner import CaseResult
 from lango.evaluation.checks import Metric
-from lango.test_cases import Call, Exchange
 
 Regressions = Collection[tuple[Path, str]]
 """The files and ids of cases that fail now, and passed in the run before."""

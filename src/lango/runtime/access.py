@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from lango.config import ToolSettings
 from lango.errors import GrantNotFound
-from lango.grants import NewGrant
 from lango.sessions import SessionId
 from lango.store import Store, api_keys
 from lango.store.api_keys import ApiKey
@@ -16,6 +15,7 @@ from lango.store.credentials.credentials import StoredCredential
 from lango.store.sessions.sessions import get_session
 from lango.store.tool_calls.grants import Grant, read_grants, revoke_grant
 from lango.store.waits.waits import find_wait_of_state
+from lango.waits import NewGrant
 
 
 class ApiKeys:

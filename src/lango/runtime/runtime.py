@@ -9,12 +9,11 @@ from lango.adk.agents.tools.tool_names import ToolNames, diff_of_call, tool_name
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.summary import summarize
 from lango.adk.services.adk_server import AdkRest
-from lango.agent_cards import CallByHand, CallResult, NodeCard
 from lango.config import Settings
+from lango.development.agent_cards import CallByHand, CallResult, NodeCard
 from lango.errors import TurnCancelled, UsageError
 from lango.events import TurnEvent, Usage, to_plain_values
 from lango.messages import Attachment, Message
-from lango.pauses import check_event_name
 from lango.providers.catalog import using_key
 from lango.runtime.access import ApiKeys, Credentials, Grants
 from lango.runtime.artifacts import Artifacts
@@ -53,6 +52,7 @@ from lango.threads import run_in_thread
 from lango.tools import Tool
 from lango.turns.running_turn import RunningTurn
 from lango.waits import Answer, Wait
+from lango.waits.pauses import check_event_name
 
 _MAX_KEY_CHARACTERS = 512
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from starlette.requests import HTTPConnection
 
 from lango.config import Settings
+from lango.development.test_cases import EVAL_USER
 from lango.errors import ConfigError, SessionNotFound, Stopping
 from lango.evaluation.case_folder import CaseFolder
 from lango.evaluation.eval_runs import EvalRuns
@@ -25,7 +26,6 @@ from lango.server.streaming.sse import EventStreamResponse, encode_turn_error, e
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.sessions import SessionInfo, WhenBusy
 from lango.submissions import Submission
-from lango.test_cases import EVAL_USER
 from lango.waits import Wait
 
 WHEN_BUSY_HEADER = "X-When-Busy"

@@ -13,13 +13,13 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 
 from lango.config import ToolSettings
+from lango.development.failures import log_failure
 from lango.errors import InvalidArguments, NotJson, ToolError
-from lango.failures import log_failure
 from lango.messages import Attachment
-from lango.pauses import AwaitedEvent, Pause, Sleep
 from lango.threads import run_in_own_thread
 from lango.tools.results import FileLimits, ResultFiles, clip_to_characters, error_text, to_result
 from lango.tools.tool import Level, Tool, ToolContext
+from lango.waits.pauses import AwaitedEvent, Pause, Sleep
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 from msgspec.structs import replace
 
 from lango.errors import LangoError, TurnCancelled, TurnFailed, TurnReleased
-from lango.event_text import StreamedText
 from lango.events import Steered, TurnDone, TurnError, TurnEvent, output_to_text
+from lango.events.text import StreamedText
 from lango.sessions import SessionInfo
 from lango.store import Turn
 from lango.turns.synchronization import StepGate

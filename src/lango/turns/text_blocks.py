@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from lango.event_text import join_texts
 from lango.events import TextDelta, TextEnd, TextWithdrawn, ThoughtDelta
+from lango.events.text import join_texts
 
 
 class _Block(Struct):

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from lango import Settings, open_runtime
 from lango.adk import ProviderLlm
 from lango.config import StoreSettings
-from lango.event_text import StreamedText, TextOrder
 from lango.events import TextDelta, TextEnd, TextWithdrawn, ToolStart, TurnDone
+from lango.events.text import StreamedText, TextOrder
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish

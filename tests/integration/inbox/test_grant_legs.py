@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from lango import open_runtime, tool
 from lango.adk import AdkTool
-from lango.grants import NewGrant
 from lango.runtime.runtime import Runtime
+from lango.waits import NewGrant
 from tests.agents.answers import submit_approval
 from tests.agents.parts import approvals, collect, rows, settings_for
 from tests.support.kill_points import Journal, PlannedModel, copy_after_each_commit, left_behind, until_idle

@@ -14,7 +14,6 @@ from lango import Tool, open_runtime
 from lango.adk import AdkTool
 from lango.errors import GrantNotFound, GrantRefused, SessionNotFound, WaitNotOpen
 from lango.events import TurnEvent
-from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store import Store, Turn
@@ -22,6 +21,7 @@ from lango.store.engine.database import Operation
 from lango.store.tool_calls import grants
 from lango.store.tool_calls.grants import Grant, record_intent_by_grant, revoke_grant
 from lango.testing import ScriptedProvider
+from lango.waits import NewGrant
 from tests.agents.answers import submit_approval
 from tests.agents.parts import approvals, collect, kinds, rows, settings_for, text_of
 from tests.support.runtimes import store_of

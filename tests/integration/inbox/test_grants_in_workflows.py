@@ -9,9 +9,8 @@ from google.adk.workflow import START, JoinNode, Workflow
 from lango import open_runtime, tool
 from lango.adk import AdkTool
 from lango.errors import InvalidAnswer
-from lango.grants import NewGrant
 from lango.runtime.runtime import Runtime
-from lango.waits import ApprovalWait, InputWait
+from lango.waits import ApprovalWait, InputWait, NewGrant
 from tests.agents.answers import submit_approval, submit_input
 from tests.agents.parts import collect, rows, settings_for, statuses
 from tests.support.agent_shapes import agent, call

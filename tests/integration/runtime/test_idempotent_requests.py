@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lango.errors import IdempotencyKeyReused, ProviderRejected, TurnCancelled
-from lango.event_text import join_text_deltas
 from lango.events import Accepted, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, from_json, to_json
+from lango.events.text import join_text_deltas
 from lango.messages import ToolCall
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime

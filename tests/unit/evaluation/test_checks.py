@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from lango.development.test_cases import AnswerCheck, Call, CaseChecks, Exchange, Order, read_case_checks
 from lango.errors import UsageError
 from lango.evaluation.checks import Metric, Score, check_calls, check_case, similarity
 from lango.evaluation.criteria import Criteria, JudgeCriterion, ToolCriterion, read_criteria
-from lango.test_cases import AnswerCheck, Call, CaseChecks, Exchange, Order, read_case_checks
 
 A, B, C = Call("a", {"n": 1}), Call("b"), Call("c")
 

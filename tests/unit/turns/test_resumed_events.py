@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lango.event_text import StreamedText, join_text_deltas
 from lango.events import Accepted, TextDelta, TextEnd, TextWithdrawn, ThoughtDelta, ToolEnd, ToolStart, TurnEvent
+from lango.events.text import StreamedText, join_text_deltas
 from lango.store import Turn
 from lango.turns.turn_log import TurnLog
 from lango.turns.turn_sink import ResumedEvents

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.event_text import FinalText, StreamedText, is_withdrawn, join_text_deltas, without_withdrawn
 from lango.events import (
     IDS_PER_TURN,
     TextDelta,
@@ -16,6 +15,7 @@ from lango.events import (
     TurnDone,
     TurnEvent,
 )
+from lango.events.text import FinalText, StreamedText, is_withdrawn, join_text_deltas, without_withdrawn
 
 WORDS = st.text("ab ", min_size=1, max_size=4)
 

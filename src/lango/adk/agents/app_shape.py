@@ -18,7 +18,7 @@ from msgspec import Struct, json, to_builtins
 from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.agents.tools.adk_tool import effect_of_node
 from lango.adk.agents.tree import agent_in_tool, nodes_below, tools_of
-from lango.agent_cards import NodeKind
+from lango.development.agent_cards import NodeKind
 from lango.tools import Effect
 
 _KINDS: Mapping[str, NodeKind] = {

@@ -24,9 +24,9 @@ from lango.adk.agents.tools.adk_tool import FILES, AdkTool, time_limit_s
 from lango.adk.agents.tools.tool_names import list_toolset
 from lango.adk.agents.tree import agent_in_tool, nodes_below, tools_of, walk_with_agent_tools
 from lango.adk.model.request_config import json_schema_of
-from lango.agent_cards import CallByHand, CallResult, NodeCard, ToolCard
+from lango.development.agent_cards import CallByHand, CallResult, NodeCard, ToolCard
+from lango.development.failures import CollectedFailures, failures_collected, log_failure
 from lango.errors import ApprovalRequired, ConfigError, InvalidArguments, LangoError, ToolNotFound, ToolRefused
-from lango.failures import CollectedFailures, failures_collected, log_failure
 from lango.tools import Effect
 from lango.tools.execution import Decision, convert_base_exceptions
 from lango.tools.results import error_text, to_result

@@ -17,10 +17,10 @@ from google.adk.evaluation.eval_set import EvalSet
 from google.adk.evaluation.local_eval_sets_manager import convert_eval_set_to_pydantic_schema
 from pydantic import ValidationError
 
+from lango.development.test_cases import Call, Case, Exchange, read_case_checks
 from lango.errors import UsageError
 from lango.messages import Attachment
 from lango.sessions import REQUEST_PREFIX
-from lango.test_cases import Call, Case, Exchange, read_case_checks
 
 if TYPE_CHECKING:
     from google.genai.types import Content, FunctionCall

@@ -11,6 +11,7 @@ from msgspec import Struct, to_builtins
 
 from lango.adk.evaluation.eval_set import add_case, is_request, new_eval_set, set_id, text_of, tool_calls
 from lango.adk.events.rows_to_events import stored_to_events
+from lango.development.test_cases import Exchange, Reply
 from lango.errors import SessionNotFound, UsageError
 from lango.json_values import as_object
 from lango.sessions import CONFIRMATION_CALL, INPUT_CALL, SessionId, SessionInfo
@@ -18,7 +19,6 @@ from lango.store import Store
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.state import read_state_at
 from lango.store.sessions.window import read_session_events
-from lango.test_cases import Exchange, Reply
 from lango.threads import run_in_thread
 from lango.waits import REFUSAL_REASON, Approve, Refuse, Result, Value
 

@@ -17,8 +17,8 @@ from lango.adk.agents.tree import may_request_input, tools_of, walk_agents, walk
 from lango.adk.run.plugin import RuntimePlugin
 from lango.adk.run.recall import recall_tools
 from lango.adk.run.record.code_execution import journal_code
-from lango.agent_cards import CallByHand, CallResult, NodeCard
 from lango.config import Settings
+from lango.development.agent_cards import CallByHand, CallResult, NodeCard
 from lango.providers import Provider
 from lango.sessions import check_client_state
 from lango.tools import Effect, Tool

@@ -17,9 +17,9 @@ from lango.adk.run.pauses.unanswered_calls import await_node_calls, note_calls, 
 from lango.adk.run.record import workflow_nodes
 from lango.adk.turn.output import MissingAgent, Output, texts_of
 from lango.adk.turn.turn_run import TurnRun, entered
+from lango.development.failures import log_failure
 from lango.errors import AgentFailed, EmptyAnswer, LangoError, WaitNotOpen
 from lango.events import ArtifactSaved, WaitClosed, WaitOpened, to_plain_values
-from lango.failures import log_failure
 from lango.sessions import CONFIRMATION_CALL, CORRECTION_RUN, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, REQUEST_PREFIX
 from lango.store import Store
 from lango.store.codec.records import wait_id

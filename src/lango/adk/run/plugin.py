@@ -57,8 +57,8 @@ from lango.adk.services.stored_session import prepare_for_requests
 from lango.adk.turn.limits import call_fingerprint
 from lango.adk.turn.step import LoadSummary, current_step, enter_step, note_load, note_model
 from lango.adk.turn.turn_run import TurnRun, current_turn
+from lango.development.failures import log_failure
 from lango.errors import ClientToolRefused, ModelOptionsRefused, TurnLimit
-from lango.failures import log_failure
 
 _log = logging.getLogger("lango.runtime")
 _SERVERS_LOST = (

@@ -11,7 +11,6 @@ from msgspec import Struct, field
 from lango.adk.events.recorded_run import RecordedRun
 from lango.adk.turn.step import current_step
 from lango.config import TraceSettings
-from lango.pauses import Pause
 from lango.store import Store, Turn
 from lango.store.artifacts.artifacts import Saver
 from lango.store.sessions.developer_log import ModelRequest, add_requests, delete_oldest
@@ -21,6 +20,7 @@ from lango.store.tool_calls.tool_journal import ApprovalDecision, JournalEntry, 
 from lango.store.turns.continuing import EarlierCall
 from lango.store.turns.event_log import read_earlier_nodes
 from lango.tools import Effect
+from lango.waits.pauses import Pause
 
 RECHECK_LEASE_AFTER_S = 2.0
 """Well before another process takes a turn without heartbeats over."""

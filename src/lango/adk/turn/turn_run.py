@@ -19,8 +19,8 @@ from lango.adk.turn.output import Output
 from lango.adk.turn.record import KeptRequests, Record
 from lango.adk.turn.step import LeftOutLog
 from lango.adk.turn.waits import Waits
+from lango.development.failures import CollectedFailures, failures_collected
 from lango.errors import ConfigError, StoreError
-from lango.failures import CollectedFailures, failures_collected
 from lango.sessions import SessionId
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.sessions.developer_log import add_failures

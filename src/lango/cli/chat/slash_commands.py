@@ -19,7 +19,7 @@ from lango.errors import UsageError
 from lango.waits import ApprovalWait, EventWait, TimerWait
 
 if TYPE_CHECKING:
-    from lango.failures import Failure
+    from lango.development.failures import Failure
     from lango.runtime.access import Grant
 
 CommandFunction = Callable[[ChatSession, str], Awaitable[None]]

@@ -20,7 +20,7 @@ from lango.cli.chat.terminal.markdown_blocks import MarkdownBlocks, TerminalMark
 from lango.cli.chat.terminal.typed_line import HINT
 from lango.cli.chat.wait_cards import show_wait
 from lango.cli.terminal_text import describe_progress, describe_resumption, one_line, printable
-from lango.event_text import TextOrder, is_withdrawn
+from lango.events.text import TextOrder, is_withdrawn
 from lango.waits import ApprovalWait, CredentialWait, InputWait, QuestionWait
 
 if TYPE_CHECKING:

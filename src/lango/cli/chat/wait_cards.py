@@ -10,7 +10,6 @@ from lango.cli.chat.collapsed_sections import call_title, exact_arguments, show_
 from lango.cli.chat.value_form import DECLINE, HOW_TO_FILL, FormLeft, ValueForm, has_fields, members_of, schema_of
 from lango.cli.terminal_text import describe_schema, format_cell, one_line, printable
 from lango.cli.wait_answers import describe_wait, read_answer
-from lango.grants import NewGrant
 from lango.waits import (
     Answer,
     ApprovalWait,
@@ -22,6 +21,7 @@ from lango.waits import (
     EventWait,
     InputWait,
     LongRunningWait,
+    NewGrant,
     QuestionWait,
     Refuse,
     TimerWait,

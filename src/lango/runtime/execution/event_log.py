@@ -14,8 +14,8 @@ from contextlib import aclosing, suppress
 from msgspec.structs import astuple
 
 from lango.errors import SessionNotFound, Stopping, StoreError, TurnFailed, error_type
-from lango.event_text import join_text_deltas
 from lango.events import TextDelta, TextEnd, ThoughtDelta, TurnDone, TurnError, TurnEvent
+from lango.events.text import join_text_deltas
 from lango.json_values import is_larger_than
 from lango.store import Store, Turn
 from lango.store.engine.database import LARGE_VALUE

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lango.config import Settings
+from lango.development.test_cases import Case
 from lango.errors import UsageError
-from lango.test_cases import Case
 from lango.threads import run_in_thread
 
 _FILES = ("*.evalset.json", "*/*.evalset.json")

@@ -10,9 +10,10 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lango.development.failures import Failure
+from lango.development.test_cases import Exchange
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.events import NodeProgress
-from lango.failures import Failure
 from lango.history import WindowRules
 from lango.messages import StoredBytes
 from lango.runtime.sessions.eval_sets import session_cases
@@ -56,7 +57,6 @@ from lango.store.sessions.window import read_message, read_message_page
 from lango.store.turns.event_log import read_nodes
 from lango.store.turns.queue import read_open_turns
 from lango.store.turns.turns import read_resumptions
-from lango.test_cases import Exchange
 from lango.turns.liveness import standing_of_owner
 
 if TYPE_CHECKING:

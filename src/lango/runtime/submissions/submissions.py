@@ -16,7 +16,6 @@ from lango.errors import InvalidAnswer, OutcomeUnknown, Stopping, TurnCancelled,
 from lango.events import to_plain_values
 from lango.history import load_tokenizer
 from lango.messages import Message
-from lango.pauses import event_result, timer_result
 from lango.runtime.access import limit_grant
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.sessions.session_options import AllowedOptions
@@ -61,6 +60,7 @@ from lango.waits import (
     Wake,
     check_answer,
 )
+from lango.waits.pauses import event_result, timer_result
 
 
 class Submissions:

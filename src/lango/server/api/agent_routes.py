@@ -6,7 +6,7 @@ from fastapi import Path, Query, Response
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
-from lango.agent_cards import CallByHand, CallResult, NodeCard
+from lango.development.agent_cards import CallByHand, CallResult, NodeCard
 from lango.server.context import AgentUser, CurrentUser, ServerContext
 from lango.server.json_body import large_response
 from lango.server.openapi import reference_to, shown

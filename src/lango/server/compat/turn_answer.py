@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from lango import events
-from lango.event_text import FinalText, LastText, TextOrder, remove_withdrawn
+from lango.events.text import FinalText, LastText, TextOrder, remove_withdrawn
 from lango.server.compat.client_view import pause_note
 from lango.server.context import AgentUser
 from lango.server.errors import turn_api_error

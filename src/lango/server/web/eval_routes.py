@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 from pydantic import Field
 
+from lango.development.test_cases import Case, readable_id
 from lango.errors import LangoError, UsageError
 from lango.evaluation.eval_runs import EvalRun
 from lango.evaluation.report import case_json
@@ -18,7 +19,6 @@ from lango.server.json_body import large_response
 from lango.server.openapi import shown
 from lango.server.schemas import RequestBody
 from lango.server.security.auth import AuthenticatedRouter
-from lango.test_cases import Case, readable_id
 from lango.threads import run_in_thread
 
 router = AuthenticatedRouter("/page/evals", include_in_schema=False)

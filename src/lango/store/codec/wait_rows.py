@@ -12,13 +12,13 @@ from msgspec import Struct, ValidationError
 from lango.errors import SchemaError
 from lango.json_values import as_object, convert
 from lango.messages import RESERVED_PREFIX, Message, ToolCall
-from lango.pauses import AwaitedEvent, Pause, pause_of_call
 from lango.sessions import CLIENT_CALLS_KEY, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, as_datetime
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import call_key
 from lango.store.codec.rows import approval_subject, confirmation_of
 from lango.store.engine.database import Row
 from lango.waits import Wait
+from lango.waits.pauses import AwaitedEvent, Pause, pause_of_call
 
 REQUEST_KINDS = ("approval", "input", "credential")
 """The kinds of waits that a person answers and that a new message closes."""

@@ -186,7 +186,7 @@ CREATE TABLE open_calls (
     PRIMARY KEY (session_key, call_id)
 ) /*sqlite WITHOUT ROWID*/;
 
--- What turns wait for, of every kind in lango/waits.py. Rows stay when a wait is closed, as a record.
+-- What turns wait for, of every kind in lango/waits. Rows stay when a wait is closed, as a record.
 CREATE TABLE waits (
     session_key   BIGINT NOT NULL,
     id            TEXT NOT NULL,               -- of the call that asks, or waits for its result; safe in an address
@@ -333,7 +333,7 @@ CREATE INDEX model_requests_newest ON model_requests (id, size);
 CREATE TABLE failures (
     session_key BIGINT NOT NULL,
     id          TEXT NOT NULL,                 -- grows with the time of the failure
-    data        TEXT NOT NULL,                 -- JSON of lango.failures.Failure
+    data        TEXT NOT NULL,                 -- JSON of lango.development.failures.Failure
     PRIMARY KEY (session_key, id)
 );
 CREATE INDEX failures_newest ON failures (id);

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from lango.development.failures import Failure
 from lango.errors import TraceNotFound
-from lango.failures import Failure
 from lango.json_values import convert, storable_text
 from lango.sessions import SessionId, SessionInfo
 from lango.store.codec.json_text import dumps, loads

@@ -7,7 +7,6 @@ from typing import Literal
 from lango.history import count_tokens
 from lango.json_values import storable_text
 from lango.messages import Message, ToolCall
-from lango.pauses import AwaitedEvent, Pause
 from lango.sessions import EARLIEST_TIME, LATEST_TIME, StoredEvent
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent, call_key, wait_id
@@ -15,6 +14,7 @@ from lango.store.codec.rows import MESSAGE_COLUMNS, calls_from_json, row_to_even
 from lango.store.codec.wait_rows import RESULT_KINDS, OpenedWait, opened_wait
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sent_events import answer_from_sent_events
+from lango.waits.pauses import AwaitedEvent, Pause
 
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 _BY_EVENT_ID = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND event_id = $2"  # noqa: S608

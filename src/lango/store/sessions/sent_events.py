@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import Struct
 
 from lango.errors import IdempotencyKeyReused
-from lango.pauses import AwaitedEvent, event_result, matches
 from lango.store.codec.json_text import dumps, loads
 from lango.store.engine.database import Operation
+from lango.waits.pauses import AwaitedEvent, event_result, matches
 
 EVENTS_KEPT_S = 86_400.0
 _LOCK_NAME = """

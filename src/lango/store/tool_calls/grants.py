@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Struct
 
 from lango.errors import GrantRefused
-from lango.grants import MAX_EXPIRES_IN_S, NewGrant, PatternsJson, fits, parse_patterns
 from lango.messages import ToolCall
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import Turn, call_key, wait_id
@@ -19,6 +18,7 @@ from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import ApprovalDecision, Effect
+from lango.waits.grants import MAX_EXPIRES_IN_S, NewGrant, PatternsJson, fits, parse_patterns
 
 MAX_ACTIVE_GRANTS = 50
 MAX_LISTED_GRANTS = 200
@@ -57,7 +57,7 @@ class Grant(Struct, frozen=True):
     id: int
     tool: str
     arguments: PatternsJson | None
-    """The pattern of each argument; see `lango.grants`. None allows any arguments."""
+    """The pattern of each argument; see `lango.waits.grants`. None allows any arguments."""
     granted_by: str
     granted_at: float
     expires_at: float | None

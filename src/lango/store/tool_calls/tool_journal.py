@@ -10,13 +10,13 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.json_values import storable_text
-from lango.pauses import Pause
 from lango.sessions import StoredEvent
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import Turn, call_key
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import await_result
 from lango.store.sessions.sessions import check_epoch, is_current_epoch
+from lango.waits.pauses import Pause
 
 Effect = Literal["none", "idempotent", "once"]
 JournalStatus = Literal["intended", "started", "finished", "unknown"]

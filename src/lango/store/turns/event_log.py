@@ -14,7 +14,6 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from lango.errors import EventsGone, SchemaError
-from lango.event_text import join_text_deltas, remove_withdrawn
 from lango.events import (
     Accepted,
     NodeProgress,
@@ -31,6 +30,7 @@ from lango.events import (
     is_final,
     to_json,
 )
+from lango.events.text import join_text_deltas, remove_withdrawn
 from lango.sessions import SessionInfo
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import Turn

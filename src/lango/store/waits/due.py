@@ -6,12 +6,12 @@ from typing import Any
 from msgspec import Struct
 
 from lango.errors import WaitNotOpen
-from lango.pauses import timeout_result, timer_result
 from lango.sessions import SessionId
 from lango.store.codec.json_text import loads
 from lango.store.codec.wait_rows import WAIT_COLUMNS, row_to_wait
 from lango.store.engine.database import Operation
 from lango.waits import EventWait
+from lango.waits.pauses import timeout_result, timer_result
 
 _MAX_WAITS = 100
 _NEXT = """

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.errors import WaitNotOpen
-from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.sessions import NO_RESULT, SessionId, StoredEvent
 from lango.store.codec.json_text import dumps, loads
@@ -25,7 +24,7 @@ from lango.store.sessions.append import append
 from lango.store.sessions.open_calls import OPEN_WAIT, closing_event, message_at, read_open_calls
 from lango.store.sessions.sessions import check_epoch, find_running_turn, lock_session
 from lango.store.tool_calls import grants, tool_journal
-from lango.waits import ClosedWait, Refuse, Wait
+from lango.waits import ClosedWait, NewGrant, Refuse, Wait
 
 Reason = Literal["expired", "superseded", "cancelled", "updated"]
 """Why requests are closed: in time there was no answer, the user sent another message, or stopped the turn, or the turn

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from lango.config import ToolSettings
 from lango.errors import ConfigError, ToolError
-from lango.pauses import Sleep, sleep
 from lango.tools.builtin.files import file_tools
 from lango.tools.builtin.shell import shell_tool
 from lango.tools.builtin.workspace import Workspace
 from lango.tools.tool import Tool, tool
+from lango.waits.pauses import Sleep, sleep
 
 ReadResult = Callable[[str, int, int], Awaitable[str | None]]
 """Reads a piece of a clipped result by call id, offset and length; returns None if there is none."""

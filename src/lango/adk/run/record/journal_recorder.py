@@ -17,8 +17,8 @@ from lango.adk.run.record.result_files import RESULT_FILES, keep_files, parts_in
 from lango.adk.services.credential_secrets import seal_actions
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import NotJson, TurnDiverged
-from lango.pauses import AwaitedEvent, Pause, Sleep
 from lango.tools.results import error_text, to_result
+from lango.waits.pauses import AwaitedEvent, Pause, Sleep
 
 NOT_LONG_RUNNING = (
     "this tool cannot wait: make it a LongRunningFunctionTool, or a Tool with long_running=True; in a workflow, wait "

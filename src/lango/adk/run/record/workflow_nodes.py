@@ -34,13 +34,13 @@ from lango.adk.run.record.replay import require_used_up
 from lango.adk.services.credential_secrets import GIVEN, public_actions, requests_credential
 from lango.adk.turn.step import current_step, enter_step
 from lango.adk.turn.turn_run import TurnRun, current_turn
+from lango.development.failures import log_failure, mark_logged
 from lango.errors import LangoError, NodeOutcomeUnknown, Unstorable
 from lango.events import NodeProgress, output_to_text, to_plain_values
-from lango.failures import log_failure, mark_logged
-from lango.pauses import AwaitedEvent, Sleep
 from lango.store.sessions.open_calls import message_at
 from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import JournalEntry
+from lango.waits.pauses import AwaitedEvent, Sleep
 
 _NODE_STEP = "node:"  # of a function node's id in the tool journal; its path and `#` with the attempt follow
 _MAX_SHOWN_CHARACTERS = 10_000  # of a node's output in its progress; the stored event has all of it

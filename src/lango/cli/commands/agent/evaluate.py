@@ -20,18 +20,18 @@ from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
 from lango.cli.progress import Progress, progress_bar
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import printable
+from lango.development.test_cases import readable_id
 from lango.errors import UsageError
-from lango.test_cases import readable_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lango.config import Settings
+    from lango.development.test_cases import Case
     from lango.evaluation.case_runner import CaseResult
     from lango.evaluation.criteria import Criteria
     from lango.runtime.stored_data import AppData
     from lango.sessions import SessionInfo
-    from lango.test_cases import Case
 
 
 class _FilesOrCommand(TyperGroup):

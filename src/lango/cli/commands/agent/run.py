@@ -22,8 +22,8 @@ from lango.cli.session_target import LOCAL_USER, SessionTarget, choose_session
 from lango.cli.terminal_text import describe_resumption, describe_schema, printable
 from lango.cli.wait_answers import describe_wait, wait_json
 from lango.errors import LangoError, TurnCancelled, UsageError
-from lango.event_text import FinalText, StreamedText, TextOrder
 from lango.events import Accepted, Resumed, TextDelta, TextWithdrawn, TurnDone, TurnEvent, Usage, WaitOpened, to_json
+from lango.events.text import FinalText, StreamedText, TextOrder
 from lango.messages import Attachment
 from lango.waits import (
     ApprovalWait,

@@ -15,8 +15,7 @@ from lango.cli.tables import print_table
 from lango.cli.terminal_text import format_age, format_time, printable
 from lango.cli.wait_answers import describe_wait, read_answer, wait_json
 from lango.errors import UsageError
-from lango.grants import NewGrant
-from lango.waits import CredentialWait, EventWait, TimerWait
+from lango.waits import CredentialWait, EventWait, NewGrant, TimerWait
 
 if TYPE_CHECKING:
     from lango.runtime.runtime import Runtime

@@ -12,7 +12,7 @@ from lango.cli.tables import print_table
 from lango.cli.terminal_text import describe_resumption, format_cost, format_time, one_line, printable
 
 if TYPE_CHECKING:
-    from lango.failures import Failure
+    from lango.development.failures import Failure
     from lango.runtime.sessions.sessions import ModelRequest
     from lango.runtime.stored_data import AppData
     from lango.runtime.trace.session_trace import ReadableRequest, SessionTrace

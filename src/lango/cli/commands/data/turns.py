@@ -18,8 +18,8 @@ from lango.cli.options import (
 from lango.cli.tables import print_values
 from lango.cli.terminal_text import describe_progress, format_age, printable
 from lango.errors import UsageError
-from lango.event_text import one_text_at_a_time
 from lango.events import Steered, TextDelta, ToolProgress, ToolStart, TurnDone, TurnError
+from lango.events.text import one_text_at_a_time
 
 if TYPE_CHECKING:
     from lango.runtime.stored_data import StoredData

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import BaseModel
 
-from lango.failures import Failure
+from lango.development.failures import Failure
 from lango.json_values import to_client_json
 from lango.runtime.trace.session_trace import DEFAULT_TURNS, ReadableRequest
 from lango.runtime.trace.steps import Step, TurnTrace

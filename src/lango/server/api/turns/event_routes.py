@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import Body, Path
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from lango.pauses import EVENT_NAME, MAX_SECONDS
 from lango.runtime.runtime import EVENTS_KEPT_S
 from lango.server.context import CurrentUser
 from lango.server.schemas import COMMON_ERRORS, IdempotencyKey, error_responses
 from lango.server.security.auth import AuthenticatedRouter
+from lango.waits.pauses import EVENT_NAME, MAX_SECONDS
 
 _REFUSED = error_responses({422: "The Idempotency-Key was used for an event with other data; nothing is stored."})
 

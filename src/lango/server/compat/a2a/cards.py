@@ -17,8 +17,8 @@ from a2a.types import (
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, TransportProtocol
 
 from lango import __version__
-from lango.agent_cards import NodeCard
 from lango.config import Settings
+from lango.development.agent_cards import NodeCard
 from lango.errors import ConfigError
 from lango.server.context import ServerContext
 

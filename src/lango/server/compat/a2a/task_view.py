@@ -21,7 +21,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from lango import events
 from lango.errors import TurnCancelled
-from lango.event_text import FinalText, TextOrder
+from lango.events.text import FinalText, TextOrder
 from lango.server.compat.a2a.parts import agent_message, data_part, metadata, text_part, wait_parts
 from lango.server.compat.wait_answers import asks_client
 from lango.waits import CredentialWait, QuestionWait

@@ -14,7 +14,6 @@ from acp.interfaces import Client
 
 from lango.errors import TurnCancelled, WaitNotOpen
 from lango.events import TurnDone, TurnError, Usage
-from lango.grants import NewGrant
 from lango.messages import Attachment
 from lango.server.compat.acp.session_updates import ToolCalls, TurnUpdates
 from lango.server.compat.inline_files import read_base64_file
@@ -22,7 +21,7 @@ from lango.server.context import AgentUser
 from lango.server.errors import turn_api_error
 from lango.server.streaming.turn_streams import TurnRef
 from lango.submissions import SubmittedAnswer, SubmittedMessage
-from lango.waits import Answer, ApprovalWait, Approve, Refuse
+from lango.waits import Answer, ApprovalWait, Approve, NewGrant, Refuse
 
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 _STOP_REASONS: dict[str, StopReason] = {

@@ -6,8 +6,8 @@ from typing import Any
 from acp import helpers, schema
 
 from lango import events
-from lango.event_text import FinalText, TextOrder
 from lango.events import to_plain_values
+from lango.events.text import FinalText, TextOrder
 from lango.json_values import to_client_json
 from lango.server.compat.wait_answers import asks_client, question_text
 from lango.server.json_body import tool_value_text

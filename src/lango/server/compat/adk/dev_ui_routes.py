@@ -17,7 +17,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
-from lango.agent_cards import NodeCard
+from lango.development.agent_cards import NodeCard
 from lango.errors import ConfigError
 from lango.server.compat.adk import eval_routes
 from lango.server.compat.adk.adk_paths import check_app

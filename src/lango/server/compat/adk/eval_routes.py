@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Path
 from pydantic import Field
 
+from lango.development.test_cases import Exchange
 from lango.errors import LangoError, UsageError
 from lango.evaluation.case_runner import CaseResult
 from lango.evaluation.checks import Metric
@@ -20,7 +21,6 @@ from lango.server.compat.adk.adk_paths import AdkRequestBody, check_app
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.security.auth import AuthenticatedRouter
-from lango.test_cases import Exchange
 from lango.threads import run_in_thread
 
 

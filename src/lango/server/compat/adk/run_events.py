@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from lango.event_text import TextOrder
 from lango.events import Steered, TextDelta, TextEnd, TextWithdrawn, ThoughtDelta, TurnError, TurnEvent, is_final
+from lango.events.text import TextOrder
 from lango.server.context import AgentUser
 from lango.server.streaming.turn_streams import TurnRef
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from lango import events
 from lango.errors import LangoError, TurnCancelled
-from lango.event_text import without_withdrawn
+from lango.events.text import without_withdrawn
 from lango.server.compat.agui.run_state import json_patch
 from lango.server.context import AgentUser
 from lango.server.errors import ApiError

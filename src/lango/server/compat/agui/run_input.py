@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
 from lango.errors import GrantRefused
-from lango.grants import NewGrant
 from lango.history.pairing import parse_result_text
 from lango.json_values import convert
 from lango.messages import Attachment, Message, ToolCall
@@ -61,6 +60,7 @@ from lango.waits import (
     EventWait,
     InputWait,
     LongRunningWait,
+    NewGrant,
     QuestionWait,
     Refuse,
     Result,

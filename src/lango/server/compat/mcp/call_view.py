@@ -6,8 +6,8 @@ from mcp_types import CallToolResult, ContentBlock, ResourceLink, TextContent
 
 from lango import events
 from lango.errors import TurnCancelled
-from lango.event_text import LastText
 from lango.events import output_to_text, to_plain_values
+from lango.events.text import LastText
 from lango.json_values import to_client_json
 from lango.server.compat.mcp.resources import artifact_uri
 from lango.server.compat.wait_answers import asks_client, question_text

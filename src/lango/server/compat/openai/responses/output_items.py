@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from msgspec import Struct
 
 from lango import events
-from lango.event_text import FinalText, LastText, TextOrder
+from lango.events.text import FinalText, LastText, TextOrder
 from lango.server.compat.client_view import pause_note
 from lango.server.compat.openai.responses.response_ids import approval_request_id, item_id
 from lango.server.json_body import tool_value_text

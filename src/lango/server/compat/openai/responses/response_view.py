@@ -6,8 +6,8 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from lango.errors import EventsGone
-from lango.event_text import remove_withdrawn
 from lango.events import Accepted, Queued, TurnDone, TurnError, TurnEvent, Usage, is_final
+from lango.events.text import remove_withdrawn
 from lango.json_values import convert
 from lango.server.compat.openai.completion import finish_reason, openai_error_body
 from lango.server.compat.openai.responses.input_items import Approval

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.failures import Failure
+from lango.development.failures import Failure
 
 NodeKind = Literal["llm", "sequence", "parallel", "loop", "workflow", "function", "other"]
 

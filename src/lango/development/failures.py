@@ -170,7 +170,7 @@ def _is_library(file: str) -> bool:
     """Whether a file is part of Python, of Lango or of another installed package."""
     if file.startswith("<") or "site-packages" in file or "dist-packages" in file:
         return True
-    folders = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(Path(__file__).parent)]
+    folders = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(Path(__file__).parents[1])]
     return any(Path(file).is_relative_to(folder) for folder in folders)
 
 

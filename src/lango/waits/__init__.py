@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.errors import InvalidAnswer
-from lango.grants import NewGrant
+from lango.waits.grants import NewGrant
 
 
 class WaitBase(Struct, frozen=True, kw_only=True, tag_field="kind"):

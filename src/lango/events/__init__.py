@@ -5,7 +5,7 @@ emitted only after its result is stored. `TurnDone` or a fatal `TurnError` comes
 `id` of an event is its turn times a million, plus its number within the turn: ids grow within a session.
 
 Agents that run in parallel speak at once: pieces of their texts alternate. Each response of a model is a block, which
-its pieces name, and `TextEnd` ends it. `lango.event_text` puts the blocks one after the other, for a reader that can
+its pieces name, and `TextEnd` ends it. `lango.events.text` puts the blocks one after the other, for a reader that can
 show only one text at a time.
 """
 

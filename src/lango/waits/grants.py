@@ -38,7 +38,7 @@ class NewGrant(Struct, frozen=True, forbid_unknown_fields=True):
     """What a person grants in addition to the approval of one call: later calls of the same tool run without asking."""
 
     arguments: PatternsJson | None = None
-    """The pattern of each argument; see `lango.grants`. None allows any arguments."""
+    """The pattern of each argument; see `lango.waits.grants`. None allows any arguments."""
     expires_in_s: float | None = None
     """How long it holds, or None for the setting `tools.grant_expires_s`."""
 
