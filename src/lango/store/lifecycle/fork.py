@@ -60,6 +60,7 @@ SELECT s.session_key, w.id, w.kind, w.invocation_id, w.seq, w.about_id, w.about_
 FROM waits w, sessions s
 WHERE s.session_key = $2 AND w.session_key = $3 AND w.seq <= $4 AND w.closed IS NULL AND w.epoch IS NULL
 """
+_HAS_WAITED = "SELECT 1 FROM waits WHERE session_key = $1 AND id = $2 AND seq = $3"
 _UNCALL = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2"
 _COPIED_WAITS = "SELECT id, about_id FROM waits WHERE session_key = $1"
 # `call_seq` is NULL for a result right after its call
@@ -217,7 +218,9 @@ def _reopen_calls(key: int, session: SessionInfo, point: int, now: float) -> Ope
     again: dict[int, set[str]] = {}
     for call_id, (seq, long_running) in sorted(opened.items()):
         yield OPEN_CALL, (key, call_id, seq, long_running)
-        if long_running and wait_id(call_id) not in copied:
+        # only what a turn of this store waited for: the calls of an import wait for no answer
+        made = key_of_message(session, seq), wait_id(call_id), seq
+        if long_running and wait_id(call_id) not in copied and (yield _HAS_WAITED, made):
             again.setdefault(seq, set()).add(call_id)
     yield from open_stored_waits(key, again, now)
     for _, about_id in (yield _COPIED_WAITS, (key,)):  # it was approved after the fork point: here it is asked again

@@ -18,7 +18,7 @@ from lango.store.contents import contents_of_event, release, release_some, use_a
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.lifecycle.delete import delete_session
 from lango.store.sessions import sessions
-from lango.store.sessions.open_calls import OPEN_CALL, open_stored_waits
+from lango.store.sessions.open_calls import OPEN_CALL
 from lango.store.sessions.state import set_session_state
 from lango.store.transfer.content_check import piece_of
 from lango.store.transfer.export_format import (
@@ -209,7 +209,6 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
         yield from set_session_state(staged.key, checked.state)
     for call_id, call in sorted(checked.open_calls.items()):
         if not call.is_request:
+            # without a wait: its answer would continue a turn from what the import says of the steps before
             yield OPEN_CALL, (staged.key, call_id, call.seq, call.waits)
-            if call.waits:
-                yield from open_stored_waits(staged.key, {call.seq: {call_id}})
     return (yield from sessions.get_titled_session(name))

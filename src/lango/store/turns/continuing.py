@@ -39,6 +39,7 @@ _WAITING = "SELECT DISTINCT seq FROM open_calls WHERE session_key = $1 AND long_
 _LAST_EVENT = """
 SELECT id, data FROM event_log WHERE session_key = $1 AND id >= $2 AND id < $3 ORDER BY id DESC LIMIT 1
 """
+_OF_INVOCATION = "SELECT MAX(turn) FROM turns WHERE session_key = $1 AND invocation_id = $2"
 _REOPEN_LOG = "UPDATE event_log SET data = $1, final = 0 WHERE session_key = $2 AND id = $3"
 
 
@@ -104,10 +105,17 @@ def read_waiting_messages(key: int) -> Operation[list[StoredEvent]]:
     return found
 
 
+def is_run_of_store(key: int, invocation_id: str) -> Operation[bool]:
+    """Whether a turn of this store ran an invocation: what an import says of one is no record to continue from."""
+    [[turn]] = yield _OF_INVOCATION, (key, invocation_id)
+    return turn is not None and bool((yield _LAST_EVENT, (key, *id_range(turn))))
+
+
 def retry_turn(key: int, turn: int) -> Operation[None]:
     """Let a turn that failed for good run again from its record, in any process: what is stored is not done again.
 
-    A node that failed runs again. Raise `Conflict` if it did not fail, or if the conversation has continued.
+    A node that failed runs again. Raise `Conflict` if it did not fail, was imported, or if the conversation has
+    continued.
     """
     yield from lock_session(key)
     rows = yield _ENDED, (key, turn)
@@ -116,10 +124,13 @@ def retry_turn(key: int, turn: int) -> Operation[None]:
             raise Conflict(f"turn {turn} did not fail: send the message again")
         if newest != turn:
             raise Conflict(f"the conversation has continued after turn {turn}: send the message again")
+        last_events = yield _LAST_EVENT, (key, *id_range(turn))
+        if not last_events:
+            raise Conflict(f"turn {turn} was imported: send the message again")
         [[epoch, _]] = yield NEW_EPOCH, (key,)
         yield _REOPEN, (epoch, key, turn)
         yield from forget_failed_nodes(key, record_epoch)
-        for event_id, data in (yield _LAST_EVENT, (key, *id_range(turn))):
+        for event_id, data in last_events:
             event = LoggedEvent.decode(data).event
             if isinstance(event, TurnError) and event.fatal:
                 again = LoggedEvent.of(TurnError(event.id, event.error, event.message, fatal=False))

@@ -44,6 +44,7 @@ from lango.store.credentials.secret_box import SecretBox
 from lango.store.sessions.open_calls import find_event, message_at
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.client_requests import find_key_of_session
+from lango.store.turns.continuing import is_run_of_store
 from lango.store.turns.turns import StoredRequest, StoredTurn, read_paused_request
 from lango.store.waits.waits import WaitAnswer, list_unclosed, list_waits, read_answer
 from lango.submissions import TurnRequest
@@ -189,7 +190,12 @@ class InputBuilder:
         """Build the input of a turn that continues from results that are stored but unanswered."""
         session = await self._service.get_session(app_name=name.app_name, user_id=name.user_id, session_id=name.id)
         results_event = find_unanswered_results(session.events if session else (), call_ids)
-        if results_event is None:
+        info = await self._store.read(find_session, name)
+        if (
+            results_event is None
+            or info is None
+            or not await self._store.read(is_run_of_store, info.key, results_event.invocation_id)
+        ):
             ids = ", ".join(sorted(call_ids))
             raise WaitNotOpen(f"session {name.id!r} has no call {ids} that is waiting for a result")
         return self._input_without_content(results_event.invocation_id, results_event)
