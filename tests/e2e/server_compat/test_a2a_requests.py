@@ -1,6 +1,7 @@
 """What A2A's compatibility kit found: requests that must be refused, and tasks that are cancelled while they wait."""
 
 import asyncio
+import json
 import uuid
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,29 @@ async def test_a_list_by_no_status_has_all_tasks(server: Server) -> None:
     for filters in ({}, {"status": ""}, {"status": "TASK_STATE_UNSPECIFIED"}, {"status": "TASK_STATE_COMPLETED"}):
         listed = await call(server, "ListTasks", contextId=task.context_id, **filters)
         assert [one["id"] for one in listed["result"]["tasks"]] == [task.id], filters
+
+
+async def test_the_turns_of_an_import_are_no_tasks(tmp_path: Path, store_url: str) -> None:
+    """Finding the turns of a task takes a query for each: an import could say that it had any number of them."""
+    with serving(tmp_path, store_url) as server:
+        async with connected(server) as client:
+            task = await run(client, message("hello"))
+        async with server.client() as http:
+            lines = (await http.get(f"/v1/sessions/{task.context_id}/export")).text.splitlines()
+            [turn] = [json.loads(line) for line in lines if '"kind":"turn"' in line]
+            more = [turn | {"turn": at, "idempotency_key": f"a2a forged-{at}"} for at in range(2, 50)]
+            end = {"kind": "end", "lines": len(lines) - 1 + len(more)}
+            body = "\n".join([*lines[:-1], *map(json.dumps, [*more, end])])
+            headers = {"Content-Type": "application/x-ndjson"}
+            made = await http.post("/v1/sessions/import?id=copy", content=body, headers=headers)
+            assert made.status_code == 201, made.text
+        listed = (await call(server, "ListTasks"))["result"]
+        assert [(one["id"], one["contextId"]) for one in listed["tasks"]] == [(task.id, task.context_id)]
+        assert (await call(server, "GetTask", id=task.id))["result"]["contextId"] == task.context_id
+        assert "no task" in (await call(server, "GetTask", id="forged-2"))["error"]["message"]
+        async with server.client() as http:
+            assert (await http.delete(f"/v1/sessions/{task.context_id}")).status_code == 204
+        assert "no task" in (await call(server, "GetTask", id=task.id))["error"]["message"]
 
 
 @pytest.mark.parametrize("unknown", [{"file": {"name": "a.txt"}}, {}])

@@ -25,8 +25,9 @@ SELECT recent.first_seq FROM (
 _BY_KEY = """
 SELECT s.session_key, t.turn, t.digest FROM sessions s
 JOIN turns t ON t.session_key = s.session_key AND t.idempotency_key = $1
-WHERE s.app_name = $2 AND s.user_id = $3 LIMIT 1
+WHERE s.app_name = $2 AND s.user_id = $3 ORDER BY CASE WHEN t.request IS NULL THEN 1 ELSE 0 END, s.session_key LIMIT 1
 """
+"""Prefers the session of the request to imported copies, whose turns have no request."""
 _BY_KEY_AND_NAME = """
 SELECT s.session_key, t.turn, t.digest FROM sessions s
 JOIN turns t ON t.session_key = s.session_key AND t.idempotency_key = $1
@@ -35,6 +36,7 @@ WHERE s.app_name = $2 AND s.user_id = $3 AND s.id = $4
 _LIST_BY_KEY = """
 SELECT s.session_key, t.turn, t.idempotency_key, COALESCE(t.ended_at, t.started_at, t.created_at) AS changed_at
 FROM sessions s JOIN turns t ON t.session_key = s.session_key AND substr(t.idempotency_key, 1, $1) = $2
+    AND t.request IS NOT NULL
 WHERE s.app_name = $3 AND s.user_id = $4 AND (s.id = $5 OR $5 = '')
 ORDER BY changed_at DESC, t.idempotency_key
 """
@@ -90,7 +92,10 @@ def find_key_of_user(app_name: str, user_id: str, idempotency_key: str) -> Opera
 
 
 def list_by_key_prefix(app_name: str, user_id: str, prefix: str, session_id: str) -> Operation[list[KeyedTurn]]:
-    """List the turns of a user, or of one session, whose idempotency keys begin with this, the newest first."""
+    """List the turns of a user, or of one session, whose idempotency keys begin with this, the newest first.
+
+    Those of imports, which have no request, are left out.
+    """
     rows = yield _LIST_BY_KEY, (len(prefix), prefix, app_name, user_id, session_id)
     return [KeyedTurn(*row) for row in rows]
 

@@ -85,8 +85,8 @@ class Tasks:
         number: int | None = known.turn
         while number is not None:
             row = await turns.read(session, number)
-            if row is None:
-                break
+            if row is None or (not found and (row.client_request or {}).get(TASK_MEMBER) != task_id):
+                break  # also a turn that an import says was a task
             run = None
             if not found or _continues(row, task_id, found[0][1]):
                 found.append((number, row))
