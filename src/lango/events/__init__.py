@@ -205,9 +205,9 @@ class Steered(EventBase, frozen=True, tag="steered"):
 
 
 class TextWithdrawn(EventBase, frozen=True, tag="text_withdrawn"):
-    """A block of text whose model response was never stored is withdrawn, with its thoughts: the model is called again.
+    """A block of text is withdrawn, with its thoughts: its model response was not stored, or a callback changed it.
 
-    No piece of the block follows.
+    No piece of the block follows; what is stored instead comes in a new block.
     """
 
     block: int

@@ -69,11 +69,12 @@ class TextBlocks:
         lane = author, branch
         number = self.streaming_in(author, branch) if lane in self._failed else None
         self._failed.discard(lane)
-        if number is None:
-            return None
+        return None if number is None else self.withdraw(number)
+
+    def withdraw(self, number: int) -> TextWithdrawn:
+        """Remove a block, and make the event of it."""
         self._streaming.remove(number)
-        del self._blocks[number]
-        return TextWithdrawn(self._next_id(), number, author)
+        return TextWithdrawn(self._next_id(), number, self._blocks.pop(number).author)
 
     def note_stored(self, messages: int = 1) -> None:
         """Note that messages of the turn were stored."""
@@ -87,9 +88,9 @@ class TextBlocks:
         passed = self._stored - self._blocks[number].stored_before
         return [number, passed] if passed or len(self._streaming) > 1 else None
 
-    def has_text(self, number: int) -> bool:
-        """Whether a block has text, and not only thoughts."""
-        return bool(self._blocks[number].pieces)
+    def text_of(self, number: int) -> str:
+        """Return the text of a block, without its thoughts."""
+        return "".join(self._blocks[number].pieces)
 
     def find_streaming(self, author: str, branch: str, text: str) -> int | None:
         """Find the block whose complete text an event of ADK repeats.
@@ -97,7 +98,7 @@ class TextBlocks:
         The branch of the event is only a hint: ADK gives an agent after a `ParallelAgent` a branch of that.
         """
         own = [number for number in self._streaming if self._blocks[number].author == author]
-        same = [number for number in own if "".join(self._blocks[number].pieces) == text]
+        same = [number for number in own if self.text_of(number) == text]
         near = [number for number in same or own if self._blocks[number].branch == branch]
         return next(iter(near or same), None)
 

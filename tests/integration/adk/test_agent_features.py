@@ -9,12 +9,14 @@ import pytest
 from google.adk.agents import LlmAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.apps import App
 from google.adk.code_executors import BaseCodeExecutor, UnsafeLocalCodeExecutor
 from google.adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from google.adk.models import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.planners import BuiltInPlanner, PlanReActPlanner
+from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
 from google.genai import types
 from pydantic import BaseModel
@@ -138,9 +140,13 @@ async def _stage(copy: Path) -> str:
 
 
 async def test_code_runs_in_adks_own_executor(store_url: str) -> None:
-    root = LlmAgent(name="a", model=Programmer(model="m", journal=Journal()), code_executor=UnsafeLocalCodeExecutor())
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
-        assert (await runtime.run("s", "compute")).endswith("it is 42")
+    provider = ScriptedProvider(["I compute.\n```tool_code\nprint(6 * 7)\n```", "it is 42"])
+    root = LlmAgent(name="a", code_executor=UnsafeLocalCodeExecutor())
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+        # the code was streamed as text, and the stored response has it as code
+        assert await runtime.run("s", "compute") == "I compute.\nit is 42"
+        stored = [row.message.content for row in await runtime.sessions.messages("s") if row.message]
+    assert stored == ["compute", "I compute.\n", "", "it is 42"]
 
 
 # -- instructions and settings --------------------------------------------------------------------------------------
@@ -280,4 +286,58 @@ async def test_callbacks_answer_for_a_failed_model_and_a_failed_tool(store_url: 
     provider = ScriptedProvider([ToolCall("c1", "fails", {"x": "1"}), ValueError("bad model")])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
         assert (await runtime.run("s", "go")).startswith("instead of ")
-    assert "no connection" in str(provider.requests[1].messages)
+        [*_, result, _] = await runtime.sessions.messages("s")
+        assert result.message
+        assert result.message.tool_calls[0].output == {"instead": "no connection"}
+
+
+class Answers(BasePlugin):
+    """Answers for failed tools, and notes the results of tools."""
+
+    def __init__(self) -> None:
+        super().__init__(name="answers")
+        self.seen: list[object] = []
+
+    @override
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
+    ) -> dict[str, Any]:
+        return {"plugin": str(error)}
+
+    @override
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: object
+    ) -> None:
+        self.seen.append(result)
+
+
+async def test_callbacks_get_the_results_of_tools_as_the_tools_return_them(store_url: str) -> None:
+    def measure() -> Size:
+        """Measure."""
+        return Size(n=3)
+
+    def fails() -> None:
+        """Fail."""
+        raise ConnectionError("no connection")
+
+    def after_tool(
+        tool: BaseTool, args: dict[str, Any], tool_context: ToolContext, tool_response: object
+    ) -> dict[str, Any] | None:
+        return {"doubled": tool_response.n * 2} if isinstance(tool_response, Size) and "x" in args else None
+
+    plugin = Answers()
+    root = LlmAgent(name="a", tools=[measure, fails], after_tool_callback=after_tool)
+    calls = [ToolCall("c1", "measure", {}), ToolCall("c2", "measure", {"x": 1}), ToolCall("c3", "fails", {})]
+    async with open_runtime(
+        settings_for(store_url),
+        provider=ScriptedProvider([*calls, "done"]),
+        root_agent=App(name="a", root_agent=root, plugins=[plugin]),
+    ) as runtime:
+        await runtime.run("s", "go")
+        found = [
+            row.message.tool_calls[0].output
+            for row in await runtime.sessions.messages("s")
+            if row.message and row.message.role == "tool"
+        ]
+    assert found == [{"result": {"n": 3}}, {"doubled": 6}, {"plugin": "no connection"}]
+    assert plugin.seen == [Size(n=3), Size(n=3), {"plugin": "no connection"}]

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
 from google.adk.apps import App
+from google.adk.events import Event
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins import BasePlugin
 from google.genai import types
@@ -14,6 +16,7 @@ from google.genai import types
 from lango import open_runtime
 from lango.errors import LangoError, ProviderUnavailable
 from lango.events import TextDelta, ThoughtDelta
+from lango.events.text import StreamedText
 from lango.providers.protocol import Finish
 from lango.providers.protocol import TextDelta as TextPiece
 from lango.providers.protocol import ThoughtDelta as ThoughtPiece
@@ -59,6 +62,41 @@ async def test_text_that_a_callback_changes_is_emitted_as_changed(sqlite_url: st
         events = await collect(runtime.stream("s", "hi"))
         assert text_of(events) == "the code is ****"
         assert [message.content for message in await messages(runtime)] == ["hi", "the code is ****"]
+
+
+def hide_at_the_end(callback_context: CallbackContext, llm_response: LlmResponse) -> LlmResponse | None:
+    """A user's callback that checks only the complete answer."""
+    return None if llm_response.partial else hide(callback_context, llm_response)
+
+
+class HidesEvents(BasePlugin):
+    """Changes the complete event, after the callbacks of the model."""
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> Event | None:
+        if event.partial or event.author == "user" or not event.content:
+            return None
+        return event.model_copy(update={"content": types.ModelContent("the code is ****")})
+
+
+def with_event_plugin() -> Any:
+    return App(name="mine", root_agent=plain(), plugins=[HidesEvents(name="hides")])
+
+
+def with_callback_at_the_end() -> Any:
+    return LlmAgent(name="mine", model="openai/x", after_model_callback=hide_at_the_end)
+
+
+@pytest.mark.parametrize("make", [with_callback_at_the_end, with_event_plugin])
+async def test_streamed_text_that_the_complete_answer_lacks_is_withdrawn(
+    sqlite_url: str, make: Callable[[], Any]
+) -> None:
+    async with open_runtime(
+        settings_for(sqlite_url), provider=ScriptedProvider([SECRET, SECRET]), root_agent=make()
+    ) as runtime:
+        events = await collect(runtime.stream("s", "hi"))
+        assert text_of(events) == SECRET + "the code is ****"
+        assert StreamedText(events).text == "the code is ****"
+        assert await runtime.run("s", "again") == "the code is ****"
 
 
 async def test_text_that_nothing_changes_is_emitted_in_pieces_and_stored_once(sqlite_url: str) -> None:

@@ -4,6 +4,7 @@ One plugin serves every turn of a process. A context variable, which ADK's tasks
 belongs to. Without a turn, as in a user's own Runner, the plugin does nothing.
 """
 
+import inspect
 import logging
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
+from msgspec import Struct
 from typing_extensions import override
 
 from lango.adk.agents.adk_internals import confirmation_of_tool_node, let_agent_answer, tool_node_path
@@ -176,11 +178,15 @@ class RuntimePlugin(BasePlugin):
         await turn.store_failures()  # of a tool of Lango's, which returns its error as its result
         try:
             refusal = refusal_reason(tool_context.tool_confirmation)
-            return await record_result(turn, call_id, tool, tool_context, result, refusal)
+            instead = await record_result(turn, call_id, tool, tool_context, result, refusal)
         finally:
             enter_step("")  # not before: the files of the result belong to the step
             end_tool(turn, call_id)
             _leave_tool(turn, tool)
+        if not instead:
+            return instead
+        changed = await self._ask_callbacks_of_user(_AFTER_TOOL, tool, tool_args, tool_context, result)
+        return instead if changed is None else changed
 
     @override
     async def on_tool_error_callback(
@@ -195,11 +201,47 @@ class RuntimePlugin(BasePlugin):
             await turn.store_failures()
         if turn is None or not turn.record.is_running(call_id):
             return None
+        if isinstance(error, Exception) and tool_node_path(tool_context) is None:
+            instead = await self._ask_callbacks_of_user(_TOOL_ERROR, tool, tool_args, tool_context, error)
+            if instead is not None:
+                return instead  # the result of the call: ADK gives it to `after_tool_callback`, which journals it
         try:
             return await record_error(turn, call_id, error, tool_context)
         finally:
             end_tool(turn, call_id)
             _leave_tool(turn, tool)
+
+    async def _ask_callbacks_of_user(
+        self, about: "_ToolCallbacks", tool: BaseTool, arguments: dict[str, Any], context: ToolContext, value: Any
+    ) -> dict[str, Any] | None:
+        """Call the callbacks that ADK skips because this plugin answers, in ADK's order; return the first answer."""
+        invocation = context.get_invocation_context()
+        agent = invocation.agent if tool_node_path(context) is None else None
+        plugins = [
+            getattr(plugin, about.of_plugin) for plugin in invocation.plugin_manager.plugins if plugin is not self
+        ]
+        calls = [(callback, {"tool_args": arguments, about.plugin_value: value}) for callback in plugins] + [
+            (callback, {"args": arguments, about.agent_value: value}) for callback in getattr(agent, about.of_agent, ())
+        ]
+        for callback, values in calls:
+            answer = callback(tool=tool, tool_context=context, **values)
+            answer = await answer if inspect.isawaitable(answer) else answer
+            if answer is not None:
+                return answer
+        return None
+
+
+class _ToolCallbacks(Struct, frozen=True):
+    """The names of one kind of callbacks around tools, in plugins and agents, and of what they are called with."""
+
+    of_plugin: str
+    plugin_value: str
+    of_agent: str
+    agent_value: str
+
+
+_AFTER_TOOL = _ToolCallbacks("after_tool_callback", "result", "canonical_after_tool_callbacks", "tool_response")
+_TOOL_ERROR = _ToolCallbacks("on_tool_error_callback", "error", "canonical_on_tool_error_callbacks", "error")
 
 
 def _leave_tool(turn: TurnRun, tool: BaseTool) -> None:

@@ -82,18 +82,24 @@ class Output(Struct, eq=False, kw_only=True):
         """Emit the text of a complete event that was not streamed; return its block, or None if it has no text.
 
         It is emitted before the event is stored, and not again after that: no text of another agent comes in between.
+        Streamed text that a callback or a plugin changed in the complete event is withdrawn first.
         """
         blocks, author, branch, texts = self.sink.blocks, event.author, event.branch or "", texts_of(event)
         if not texts and (shown := output_text(event)):
             texts = [(shown, False)]
-        if author == "user" or not (texts or event.get_function_calls()):
+        if author == "user" or not (texts or event.get_function_calls() or has_code(event)):
             return None  # no response of a model
-        block = blocks.find_streaming(author, branch, "".join(text for text, thought in texts if not thought))
+        text = "".join(text for text, thought in texts if not thought)
+        block = blocks.find_streaming(author, branch, text)
+        streamed = "" if block is None else blocks.text_of(block)
+        if block is not None and streamed not in ("", text):
+            self.sink.emit(blocks.withdraw(block))
+            block = None
         if block is None:
             if not texts:
                 return None
             block = blocks.begin(author, branch)
-        elif blocks.has_text(block):
+        elif streamed:
             texts = []
         else:
             texts = [(text, thought) for text, thought in texts if not thought]  # the thoughts were streamed
@@ -208,6 +214,11 @@ class Output(Struct, eq=False, kw_only=True):
         """Return the agent of a transfer that failed, once, or None if none failed."""
         missing, self.missing_agent = self.missing_agent, None
         return missing
+
+
+def has_code(event: Event) -> bool:
+    """Whether a response of a model has code that ADK runs; the text around it is not in the event."""
+    return any(part.executable_code for part in (event.content and event.content.parts) or ())
 
 
 def texts_of(event: Event) -> list[tuple[str, bool]]:

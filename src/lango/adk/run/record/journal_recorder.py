@@ -60,7 +60,7 @@ async def record_result(
     if refusal and refusal not in str(plain):
         plain["refusal"] = refusal
     await turn.record.finish(call_id, plain, actions=done, awaits_result=awaits_result)
-    # a result that is JSON is not replaced: the agent's own callbacks come later, and expect their own objects
+    # a result that is JSON is not replaced: ADK wraps it itself
     return None if plain in (rest, {"result": rest}) else with_files(plain, parts)
 
 
@@ -105,7 +105,9 @@ async def record_error(
 
 
 def _to_json_object(result: Any) -> dict[str, Any]:
+    """Return the result that the model reads: as in ADK, a value other than a dict, such as a model, is in `result`."""
     try:
-        return to_result(plain_model(result))
+        plain = to_result(plain_model(result))
     except NotJson as error:
         return {"error": str(error)}
+    return plain if isinstance(result, Mapping) or plain.keys() == {"result"} else {"result": plain}
