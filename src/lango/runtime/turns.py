@@ -82,7 +82,9 @@ class Turns:
         app_name: str,
         supervisor: TurnSupervisor,
         store_queued: Callable[[SessionId, SubmittedMessage], Awaitable[int]],
-        store_history: Callable[[SessionId, Sequence[Message], Mapping[str, Any], int | None], Awaitable[int]],
+        store_history: Callable[
+            [SessionId, Sequence[Message], Mapping[str, Any], int | None, Mapping[str, Any] | None], Awaitable[int]
+        ],
     ) -> None:
         """`store_queued` stores a message as a queued turn that this process does not run."""
         self._store = store
@@ -99,15 +101,17 @@ class Turns:
         user_id: str = "user",
         state_delta: Mapping[str, Any] | None = None,
         at_revision: int | None = None,
+        first_state: Mapping[str, Any] | None = None,
     ) -> int:
         """Store messages of the client without starting a turn; return the number of the message before them.
 
         They are marked as the client's, as a history that comes with a message; `state_delta` changes the state with
-        them. Raise `SessionNotFound`, `TurnRunning` while the session has an open turn, or waits for an answer, or
-        `StaleSession` if it has changed since `at_revision`.
+        them, and `first_state` creates the session with them. Raise `SessionNotFound` or `SessionExists`,
+        `TurnRunning` while the session has an open turn, or waits for an answer, or `StaleSession` if it has changed
+        since `at_revision`.
         """
         name = SessionId(self._app_name, user_id, session_id)
-        return await self._store_history(name, history, state_delta or {}, at_revision)
+        return await self._store_history(name, history, state_delta or {}, at_revision, first_state)
 
     async def leave(
         self,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lango import open_runtime
-from lango.errors import ClientToolRefused, SessionNotFound, StaleSession, StateRefused, TurnRunning
+from lango.errors import ClientToolRefused, SessionExists, SessionNotFound, StaleSession, StateRefused, TurnRunning
 from lango.messages import Message, ToolCall
 from lango.store.lifecycle.integrity import check_session
 from lango.testing import ScriptedProvider
@@ -43,6 +43,26 @@ async def test_added_messages_are_read_with_the_next_message(store_url: str) -> 
         assert await runtime.sessions.check("s") == []
         await runtime.sessions.rewind("s", before=5)
         assert [one.seq for one in await runtime.sessions.messages("s") if one.message] == [1, 2, 3, 4]
+
+
+async def test_a_session_is_created_with_its_messages_or_not_at_all(store_url: str) -> None:
+    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
+        add = runtime.turns.add_history
+        assert await add("s", HISTORY, first_state={"topic": "Ada"}) == 0
+        made = await runtime.sessions.read("s")
+        assert (made.last_seq, made.state["topic"]) == (4, "Ada")
+        assert await runtime.sessions.check("s") == []
+        assert (await runtime.sessions.rewind("s", before=1)).state["topic"] == "Ada"
+        with pytest.raises(SessionExists):
+            await add("s", HISTORY, first_state={})
+        with pytest.raises(StateRefused):
+            await add("refused", HISTORY, first_state={"adk_x": 1})
+        with pytest.raises(StaleSession):
+            await add("stale", HISTORY, first_state={}, at_revision=7)
+        for name in ("refused", "stale"):
+            assert await runtime.sessions.find(name) is None
+        assert await add("empty", [], first_state={}) == 0
+        assert (await runtime.sessions.read("empty")).last_seq == 0
 
 
 async def test_the_state_is_changed_with_the_messages_or_neither(store_url: str) -> None:

@@ -96,9 +96,11 @@ class Submissions:
             case _ as unexpected:
                 assert_never(unexpected)
 
-    async def build_history(self, history: Sequence[Message], state_delta: Mapping[str, Any]) -> list[NewEvent]:
+    async def build_history(
+        self, history: Sequence[Message], state_delta: Mapping[str, Any], first_state: Mapping[str, Any]
+    ) -> list[NewEvent]:
         """Build the entries of messages that a client adds to a session without starting a turn, and of its state."""
-        check_client_state(state_delta, self._app.credential_names)
+        check_client_state({**first_state, **state_delta}, self._app.credential_names)
         await load_tokenizer()
         entries = await run_in_thread(self._inputs.history, history)
         return [*entries, state_event(state_delta)] if state_delta else entries
@@ -285,11 +287,16 @@ class TurnAcceptance:
         return turn.turn
 
     async def add_history(
-        self, name: SessionId, history: Sequence[Message], state_delta: Mapping[str, Any], at_revision: int | None
+        self,
+        name: SessionId,
+        history: Sequence[Message],
+        state_delta: Mapping[str, Any],
+        at_revision: int | None,
+        first_state: Mapping[str, Any] | None,
     ) -> int:
         """Store messages of the client without starting a turn; return the number of the message before them."""
-        entries = await self._inputs.build_history(history, state_delta)
-        return await self._store.write_long(add_history, name, entries, time.time(), at_revision)
+        entries = await self._inputs.build_history(history, state_delta, first_state or {})
+        return await self._store.write_long(add_history, name, entries, time.time(), at_revision, first_state)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -16,7 +16,7 @@ from lango.store.engine.database import Operation, RollBack
 from lango.store.search.index import LOCK_PROGRESS
 from lango.store.sessions.append import append
 from lango.store.sessions.client_history import append_client_history, input_hash
-from lango.store.sessions.sessions import check_epoch, lock_named_session, lock_session
+from lango.store.sessions.sessions import check_epoch, create_session, lock_named_session, lock_session
 from lango.store.turns.event_log import begin_log
 from lango.store.turns.queue import hold_input, input_digest, is_same_input, read_open_turns, withdraw
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, OpenTurn, StoredRequest, request_cancel, request_to_text
@@ -297,13 +297,20 @@ def read_changed_input(turn: Turn) -> Operation[Mapping[str, Any] | None]:
 
 
 def add_history(
-    name: SessionId, entries: Sequence[NewEvent], now: float, at_revision: int | None = None
+    name: SessionId,
+    entries: Sequence[NewEvent],
+    now: float,
+    at_revision: int | None = None,
+    first_state: Mapping[str, Any] | None = None,
 ) -> Operation[int]:
     """Append messages that the client sent along, and changes of the state after them, in one transaction.
 
-    Return the number of the last message before them. Raise `SessionNotFound`, `TurnRunning` while the session has an
-    open turn, or waits for an answer, or `StaleSession` if it has changed since `at_revision`.
+    With `first_state`, it creates the session. Return the number of the last message before them. Raise
+    `SessionNotFound` or `SessionExists`, `TurnRunning` while the session has an open turn, or waits for an answer, or
+    `StaleSession` if it has changed since `at_revision`.
     """
+    if first_state is not None:
+        yield from create_session(name, first_state, now)
     session = yield from lock_named_session(name)
     if (yield from read_open_turns(session.key)):
         raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel the turn, then add messages")

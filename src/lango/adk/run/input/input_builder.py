@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from google.adk.events import Event
@@ -171,7 +172,7 @@ class InputBuilder:
     def history(self, messages: Sequence[Message]) -> list[NewEvent]:
         """Convert messages of a client that start no turn. Each is an invocation, with the results of its calls."""
         first = [place for place, message in enumerate(messages) if message.role != "tool" or place == 0]
-        parts = [messages[start:end] for start, end in zip(first, [*first[1:], len(messages)], strict=True)]
+        parts = [messages[start:end] for start, end in pairwise([*first, len(messages)])]
         agents = [*walk_agents(self._root)]
         return [entry for part in parts for entry in history_to_entries(part, self._root.name, agents)]
 

@@ -11,7 +11,6 @@ from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from lango.errors import LangoError
 from lango.messages import Message
 from lango.server.compat.carried_history import to_history
 from lango.server.compat.openai.completion import OpenAiErrorBody
@@ -95,14 +94,9 @@ async def create_conversation(
     messages, instructions = await _read_items(user, new.items or (), after=0)
     state: dict[str, Any] = {METADATA: new.metadata} if new.metadata else {}
     state |= {INSTRUCTIONS: to_state(instructions)} if instructions else {}
-    session = await user.sessions.create(_new_id(), user_id=user.id, state=state)
-    if messages:
-        try:
-            await user.runtime.turns.add_history(session.name.id, messages, user_id=user.id)
-        except LangoError:
-            await user.sessions.delete(session.name.id, user_id=user.id)
-            raise
-    return JsonResponse(_shown(session))
+    session_id = f"{SESSION_PREFIX}{uuid.uuid4().hex}"
+    await user.runtime.turns.add_history(session_id, messages, user_id=user.id, first_state=state)
+    return JsonResponse(_shown(await user.get_session(session_id)))
 
 
 @router.get("/{session_id}", response_model=None)
@@ -191,10 +185,6 @@ async def delete_item(session_id: SessionIdPath, item_id: ItemIdPath, user: Curr
     if any(rewound.state.get(name) != value for name, value in about.items()):  # the state is that before the item
         await user.sessions.change_state(session_id, about, user_id=user.id)
     return JsonResponse(_shown(session))
-
-
-def _new_id() -> str:
-    return f"{SESSION_PREFIX}{uuid.uuid4().hex}"
 
 
 def _shown(session: SessionInfo) -> dict[str, Any]:
