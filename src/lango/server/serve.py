@@ -54,9 +54,7 @@ async def serve(
             app = create_app(settings, opened)
             config = uvicorn.Config(
                 app,
-                http=cast(
-                    "Any", functools.partial(LimitedProtocol, ConnectionLimits.from_settings(settings.server.limits))
-                ),
+                http=cast("Any", functools.partial(LimitedProtocol, ConnectionLimits.from_settings(settings.server))),
                 ws=WebSocketProtocol,
                 log_config=None,
                 access_log=False,

@@ -14,6 +14,7 @@ from a2a.types import (
     GetExtendedAgentCardRequest,
     GetTaskRequest,
     ListTasksRequest,
+    SendMessageRequest,
     SubscribeToTaskRequest,
     TaskState,
 )
@@ -25,7 +26,7 @@ from grpc import aio
 from lango.store import Store
 from tests.agents.parts import add_api_key
 from tests.support.servers.a2a_client import GRPC, answer_of, begin, connected, message, run, send
-from tests.support.servers.server_process import Server, configure, lango, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, configure, lango, serving
 from tests.support.servers.trace_collector import collecting
 
 FOLDER = Path(__file__).parents[2] / "support" / "servers" / "agent_folder"
@@ -110,6 +111,46 @@ async def test_a_call_needs_a_key_and_reaches_the_tasks_of_its_user_only(tmp_pat
             with pytest.raises(A2AClientError, match="RESOURCE_EXHAUSTED: this key may use at most 1 tokens") as used:
                 await send(client, message("hello"))
             assert 0 < retry_delay_s(used.value) <= 24 * 60 * 60
+
+
+async def test_the_open_calls_of_an_address_are_limited(tmp_path: Path, sqlite_url: str) -> None:
+    limits = "limits.max_connections_per_client = 2"
+    with serving(tmp_path, sqlite_url, server=limits, rest=GRPC) as server:
+        async with connected(server, "GRPC") as client:  # its calls are on one connection
+            gates = [tmp_path / "first", tmp_path / "second"]
+            requests = [SendMessageRequest(message=message(f"hold {gate}")) for gate in gates]
+            streams = [client.send_message(request) for request in requests]
+            first, second = [(await anext(stream)).task.id for stream in streams]
+            with pytest.raises(A2AClientError, match="RESOURCE_EXHAUSTED: too many open calls from this addr") as many:
+                await client.get_task(GetTaskRequest(id=first))
+            assert retry_delay_s(many.value) > 0
+            with pytest.raises(A2AClientError, match="RESOURCE_EXHAUSTED"):
+                await anext(client.subscribe(SubscribeToTaskRequest(id=first)))
+            gates[0].touch()
+            async for _ in streams[0]:
+                pass
+            assert (await client.get_task(GetTaskRequest(id=first))).status.state == TaskState.TASK_STATE_COMPLETED
+            assert (await client.cancel_task(CancelTaskRequest(id=second))).id == second
+            async for _ in streams[1]:
+                pass
+
+
+async def test_connections_that_call_nothing_are_limited_and_closed(tmp_path: Path, sqlite_url: str) -> None:
+    limits = "limits.max_connections = 3\nlimits.head_timeout_s = 1"
+    with serving(tmp_path, sqlite_url, server=limits, rest=GRPC) as server:
+        async with server.client() as http:
+            card = (await http.get("/.well-known/agent-card.json")).json()
+        (address,) = [one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
+        opened = [await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2])) for _ in range(6)]
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                received = [await reader.read() for reader, _ in opened]  # to the end of each
+        finally:
+            for _, writer in opened:
+                writer.close()
+        assert sum(map(bool, received)) == 3, "beyond the limit, nothing is sent"
+        async with connected(server, "GRPC") as client:
+            assert answer_of(await run(client, message("hello"))) == "hello"
 
 
 async def test_a_stream_ends_when_its_key_is_revoked(tmp_path: Path, sqlite_url: str) -> None:

@@ -11,9 +11,11 @@ from a2a.client import Client
 from a2a.types import CancelTaskRequest, GetTaskRequest, Task, TaskState
 from a2a.utils.constants import PROTOCOL_VERSION_1_0
 from a2a.utils.errors import TaskNotCancelableError
+from google.protobuf.json_format import MessageToDict
 
-from tests.support.servers.a2a_client import AGENT, answer_of, connected, message, run
+from tests.support.servers.a2a_client import AGENT, GRPC, answer_of, connected, message, run, send
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
+from tests.support.servers.wire_server import Exchange, wire_server
 
 
 async def test_a_task_that_waits_for_a_long_running_tool_cannot_be_cancelled(server: Server) -> None:
@@ -134,3 +136,23 @@ async def test_without_keys_there_is_no_extended_card(server: Server) -> None:
         card = (await http.get(f"/a2a/{AGENT}/.well-known/agent-card.json")).json()
     assert not card["capabilities"].get("extendedAgentCard")
     assert (await call(server, "GetExtendedAgentCard"))["error"]["code"] == -32004
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_a_task_that_failed_at_a_rate_limit_says_when_to_try_again(tmp_path: Path, binding: str) -> None:
+    async def limit(exchange: Exchange) -> None:
+        body = {"error": {"message": "slow down", "type": "rate_limit_error", "code": "rate_limit_exceeded"}}
+        await exchange.status(429, body, {"retry-after": "7200"})
+
+    async with wire_server(limit) as wire:
+        provider = f'[providers.openai]\nbase_url = "{wire.url}/v1"\napi_key_env = "SOME_KEY"\napi = "chat"'
+        agent = 'model = "openai/gpt-x"\nmax_attempts = 1'
+        store, env = f"sqlite:///{tmp_path}/lango.db", {"SOME_KEY": "k"}
+        with serving(tmp_path, store, env=env, agent=agent, rest=f"{provider}\n{GRPC}") as server:
+            async with connected(server, binding) as client:
+                responses = await send(client, message("hello"))
+                read = await client.get_task(GetTaskRequest(id=responses[0].task.id))
+    for status in (responses[-1].status_update.status, read.status):
+        assert status.state == TaskState.TASK_STATE_FAILED
+        assert "slow down" in status.message.parts[0].text
+        assert MessageToDict(status.message.metadata) == {"error": "ProviderRateLimited", "retry_after_s": 7200}

@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from lango.config import ServerLimits
+from lango.config import ServerSettings
 from lango.server.security.connections import RESERVED_CONNECTIONS, ConnectionLimits
 from tests.faults.server.test_attacks_oidc import server_settings
 from tests.support.servers import server_process
@@ -22,6 +22,10 @@ from tests.support.servers.server_process import TIMEOUT_S, Server, configure, e
 
 MEGABYTE = 1_000_000
 RECHECKING = f"module = {json.dumps(str(Path(server_process.__file__).with_name('rechecking_agent.py')))}"
+
+
+def limits_of(**limits: int) -> ConnectionLimits:
+    return ConnectionLimits.from_settings(ServerSettings.model_validate({"limits": limits}))
 
 
 def opened(server: Server, text: str = "") -> socket.socket:
@@ -182,16 +186,14 @@ def test_attack_18_too_many_connections_are_refused_and_health_checks_are_answer
 
 
 def test_attack_18_one_client_cannot_take_all_connections() -> None:
-    limits = ConnectionLimits.from_settings(ServerLimits(max_connections=100, max_connections_per_client=3))
+    limits = limits_of(max_connections=100, max_connections_per_client=3)
     assert limits.allows("192.0.2.1", ["192.0.2.1"] * 2 + ["192.0.2.2"] * 3)
     assert not limits.allows("192.0.2.1", ["192.0.2.1"] * 3)
     assert not limits.allows("127.0.0.1", ["127.0.0.1"] * 3), "a configured number holds for every client"
-    default = ConnectionLimits.from_settings(ServerLimits(max_connections=1000))
+    default = limits_of(max_connections=1000)
     assert not default.allows("192.0.2.1", ["192.0.2.1"] * 256)
     assert default.allows("127.0.0.1", ["127.0.0.1"] * 500), "a proxy on this machine"
-    assert ConnectionLimits.from_settings(ServerLimits(max_connections_per_client=0)).allows(
-        "192.0.2.1", ["192.0.2.1"] * 500
-    )
+    assert limits_of(max_connections_per_client=0).allows("192.0.2.1", ["192.0.2.1"] * 500)
 
 
 # -- 19: keys that are revoked and tokens that expire while a stream is open ------------------------------------------

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from websockets.asyncio.client import connect
 
-from lango.config import ServerLimits, ServerSettings
+from lango.config import ServerSettings
 from lango.runtime.access import ApiKeys
 from lango.server.errors import ApiError
 from lango.server.security import auth
@@ -124,7 +124,8 @@ async def test_attack_24_a_limit_never_sticks_and_no_clock_moves_it(
 
 
 def test_attack_24_all_addresses_of_one_network_are_one_client() -> None:
-    limits = ConnectionLimits.from_settings(ServerLimits(max_connections=1_000, max_connections_per_client=3))
+    settings = ServerSettings.model_validate({"limits": {"max_connections_per_client": 3}})
+    limits = ConnectionLimits.from_settings(settings)
     mine = [f"2001:db8:1:2::{number:x}" for number in range(1, 4)]
     assert not limits.allows("2001:db8:1:2:ffff::9", mine)
     assert limits.allows("2001:db8:1:3::1", mine)

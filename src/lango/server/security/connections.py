@@ -14,7 +14,7 @@ from msgspec import Struct
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from lango.config import ServerLimits
+from lango.config import ServerSettings
 from lango.server.security.hosts import is_loopback, network_of
 
 try:
@@ -53,15 +53,16 @@ class ConnectionLimits(Struct, frozen=True):
     head_timeout_s: float
 
     @classmethod
-    def from_settings(cls, settings: ServerLimits) -> "ConnectionLimits":
-        """Read the limits from the settings, bounded by the file descriptors of the process."""
-        most = settings.max_connections
+    def from_settings(cls, settings: ServerSettings) -> "ConnectionLimits":
+        """Read the limits of a port from the settings, bounded by the file descriptors of the process."""
+        limits = settings.limits
+        most, ports = limits.max_connections, 1 if settings.a2a.grpc_port is None else 2
         files = _raise_file_limit()
         if files is not None:
-            most = max(1, min(most, files - _RESERVED_FILES - RESERVED_CONNECTIONS))
-        named = settings.max_connections_per_client
+            most = max(1, min(most, (files - _RESERVED_FILES - RESERVED_CONNECTIONS) // ports))
+        named = limits.max_connections_per_client
         per_client = _DEFAULT_PER_CLIENT if named is None else named
-        return cls(most, per_client, named is None, settings.head_timeout_s)
+        return cls(most, per_client, named is None, limits.head_timeout_s)
 
     def allows(self, client: str, others: list[str]) -> bool:
         """Whether a client may open a connection; `others` are the clients of all open connections.

@@ -6,9 +6,10 @@ reach a server without keys.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias, cast
+from urllib.parse import unquote
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.grpc_handler import GrpcHandler
@@ -25,6 +26,7 @@ from grpc import (
     aio,
     stream_stream_rpc_method_handler,
     unary_stream_rpc_method_handler,
+    unary_unary_rpc_method_handler,
 )
 from typing_extensions import override
 
@@ -34,6 +36,7 @@ from lango.server.compat.a2a.task_handler import Call, TaskHandler
 from lango.server.context import AgentUser, ServedAgents
 from lango.server.errors import ApiError, to_api_error
 from lango.server.security.auth import Authenticator, Caller
+from lango.server.security.connections import ConnectionLimits
 from lango.server.streaming.sse import RECHECK_CALLER_S, wait_until_refused, with_heartbeats
 from lango.telemetry.traces import end_span, is_tracing, tracer
 from lango.threads import use_share_of
@@ -43,6 +46,7 @@ _Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 _RETRYABLE = {429: StatusCode.RESOURCE_EXHAUSTED, 503: StatusCode.UNAVAILABLE}
 _STATUS_CODES = _RETRYABLE | {401: StatusCode.UNAUTHENTICATED, 403: StatusCode.PERMISSION_DENIED}
 _FAULTS = (StatusCode.INTERNAL, StatusCode.UNAVAILABLE)
+_IDLE_CONNECTION_S = 60
 _caller: ContextVar[Caller] = ContextVar("lango_grpc_caller")
 """Who called: the interceptor runs in the task of the call, before its message is read."""
 _span_attributes: ContextVar[dict[str, str]] = ContextVar("lango_grpc_span_attributes")
@@ -59,10 +63,12 @@ class GrpcServer:
     async def start(cls, agents: ServedAgents, address: str) -> "GrpcServer":
         """Listen beside the HTTP server, whose address is given. Raise `ConfigError` if the port is taken."""
         settings = agents.default.settings.server
+        limits = ConnectionLimits.from_settings(settings)
+        admission = _Admission(agents.authenticator, limits)
         server = aio.server(
-            interceptors=[*([_Tracing()] if is_tracing() else []), _Authentication(agents.authenticator)],
-            options=_options(settings),
-            maximum_concurrent_rpcs=settings.limits.max_connections,
+            interceptors=[*([_Tracing()] if is_tracing() else []), admission],
+            options=_options(settings, limits),
+            maximum_concurrent_rpcs=limits.max_connections,
         )
 
         def open_call(context: ServerCallContext) -> Call:
@@ -86,8 +92,11 @@ class GrpcServer:
         await self._server.stop(limit_s)
 
 
-def _options(settings: ServerSettings) -> list[tuple[str, int]]:
+def _options(settings: ServerSettings, limits: ConnectionLimits) -> list[tuple[str, int]]:
     return [
+        ("grpc.max_allowed_incoming_connections", limits.max_connections),
+        ("grpc.server_handshake_timeout_ms", int(limits.head_timeout_s * 1000)),
+        ("grpc.max_connection_idle_ms", _IDLE_CONNECTION_S * 1000),
         ("grpc.max_receive_message_length", settings.limits.max_body_bytes),
         ("grpc.keepalive_time_ms", int(settings.heartbeat_s * 1000)),  # finds clients that are gone without a word
         ("grpc.keepalive_timeout_ms", int(settings.write_timeout_s * 1000)),
@@ -142,11 +151,17 @@ class _Tracing(aio.ServerInterceptor):
         return await continuation(handler_call_details)
 
 
-class _Authentication(aio.ServerInterceptor):
-    """Authenticates each call by its metadata alone, and ends streams whose caller loses access."""
+class _Admission(aio.ServerInterceptor):
+    """Authenticates each call by its metadata alone, limits the open calls of an address, and rechecks streams.
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    gRPC itself limits connections, of all addresses together: no interceptor sees one that calls nothing.
+    """
+
+    def __init__(self, authenticator: Authenticator, limits: ConnectionLimits) -> None:
         self._authenticator = authenticator
+        self._limits = limits
+        self._clients: list[str] = []
+        """The address of each open call."""
 
     @override
     async def intercept_service(
@@ -164,13 +179,47 @@ class _Authentication(aio.ServerInterceptor):
         _caller.set(caller)
         use_share_of(caller.user_id)
         handler = await continuation(handler_call_details)
-        if handler is None or handler.unary_stream is None:
-            return handler
-        return unary_stream_rpc_method_handler(
-            _while_allowed(handler.unary_stream, lambda: self._authenticator.verify(authorization)),
-            handler.request_deserializer,
-            handler.response_serializer,
-        )
+        if handler is None:
+            return None
+        codecs = handler.request_deserializer, handler.response_serializer
+        if handler.unary_unary is not None:
+            return unary_unary_rpc_method_handler(self._limit_call(handler.unary_unary), *codecs)
+        assert handler.unary_stream, "A2A has no other calls"
+        stream = _while_allowed(handler.unary_stream, lambda: self._authenticator.verify(authorization))
+        return unary_stream_rpc_method_handler(self._limit_stream(stream), *codecs)
+
+    def _limit_call(self, answer: Callable[..., Any]) -> Callable[..., Any]:
+        async def limited(request: Any, context: _Context) -> Any:
+            async with self._place(context):
+                return await answer(request, context)
+
+        return limited
+
+    def _limit_stream(self, stream: Callable[..., Any]) -> Callable[..., Any]:
+        async def limited(request: Any, context: _Context) -> AsyncGenerator[Any]:
+            async with self._place(context), aclosing(stream(request, context)) as items:
+                async for item in items:
+                    yield item
+
+        return limited
+
+    @asynccontextmanager
+    async def _place(self, context: _Context) -> AsyncGenerator[None]:
+        """Count a call until it ends. Refuse it if its address has too many."""
+        client = _client_of(context)
+        if not self._limits.allows(client, self._clients):
+            message = "too many open calls from this address: try again later"
+            await _abort(context, ApiError(429, "TooManyConnections", message, retry_after_s=5))
+        self._clients.append(client)
+        try:
+            yield
+        finally:
+            self._clients.remove(client)
+
+
+def _client_of(context: _Context) -> str:
+    """Return the address of a caller, of a peer such as `ipv4:192.0.2.1:5000` or `ipv6:%5B2001:db8::1%5D:5000`."""
+    return unquote(str(context.peer())).partition(":")[2].rpartition(":")[0].strip("[]")
 
 
 def _refusal(refused: ApiError) -> _RpcHandler:

@@ -4,8 +4,9 @@ A task is a turn and the turns that continue it: those that bring answers to wha
 follow from the event log alone, so every process shows the same task, during the turn and afterwards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from a2a.types import (
     Artifact,
@@ -91,7 +92,7 @@ class TaskView:
                 yield from self._end_answer()
                 cancelled = event.error == TurnCancelled.__name__
                 state = TaskState.TASK_STATE_CANCELED if cancelled else TaskState.TASK_STATE_FAILED
-                yield self._change(state, [text_part(event.message)], event.id)
+                yield self._change(state, [text_part(event.message)], event.id, _failure(event))
             case events.WaitOpened(wait=QuestionWait() as wait):  # the turn runs on
                 yield self._change(TaskState.TASK_STATE_INPUT_REQUIRED, wait_parts(wait), event.id)
             case events.ToolProgress(message=str(message)) if message:
@@ -150,9 +151,13 @@ class TaskView:
                 state = TaskState.TASK_STATE_AUTH_REQUIRED if needs_access else TaskState.TASK_STATE_INPUT_REQUIRED
                 return self._change(state, [part for wait in asked for part in wait_parts(wait)], event.id)
 
-    def _change(self, state: TaskState, parts: Sequence[Part] = (), event_id: int = 0) -> TaskStatusUpdateEvent:
+    def _change(
+        self, state: TaskState, parts: Sequence[Part] = (), event_id: int = 0, about: Mapping[str, Any] | None = None
+    ) -> TaskStatusUpdateEvent:
         """Set the state of the task; return the update."""
         self._set_status(state, parts, event_id)
+        if about:
+            self.task.status.message.metadata.CopyFrom(metadata(about))
         return TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=self.task.status)
 
     def _set_status(
@@ -163,6 +168,11 @@ class TaskView:
         )
         moment = datetime.now(UTC).timestamp() if at is None else at
         self.task.status.CopyFrom(TaskStatus(state=state, message=message, timestamp=_timestamp(moment)))
+
+
+def _failure(event: events.TurnError) -> dict[str, Any]:
+    """Return what a program reads of a failure: the type of the error, and when another task may succeed."""
+    return {"error": event.error} | ({"retry_after_s": event.retry_after_s} if event.retry_after_s else {})
 
 
 def _timestamp(at: float) -> Timestamp:
