@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
+from lango.development.test_cases import Exchange
 from lango.evaluation.case_runner import CaseResult
+from lango.evaluation.checks import Metric
+from lango.json_values import to_client_json
 
 _FOLDER = ".eval-history"
 _KEPT = 20
@@ -28,6 +32,14 @@ class PastResult(Struct, frozen=True, omit_defaults=True):
     user_id: str = ""
     """Whose session it ran in, where that was kept."""
     session_id: str = ""
+    metrics: Sequence[Metric] = ()
+    exchanges: Sequence[Exchange] = ()
+    """What was said and called, without files."""
+    expected: Sequence[Exchange] = ()
+
+    def without_details(self) -> "PastResult":
+        """Return the result without its scores and its conversation."""
+        return replace(self, metrics=(), exchanges=(), expected=())
 
 
 def read_history(file: Path) -> dict[str, list[PastResult]]:
@@ -59,7 +71,7 @@ def add_to_history(results: Sequence[CaseResult], model: str, *, with_sessions: 
         place = _history_of(file)
         place.parent.mkdir(exist_ok=True)
         new = place.with_name(f"{place.name}.part")
-        new.write_bytes(msgspec.json.Encoder().encode_lines(kept))
+        new.write_bytes(msgspec.json.Encoder().encode_lines(to_client_json(to_builtins(kept))))
         new.replace(place)
 
 
@@ -85,4 +97,7 @@ def _past(result: CaseResult, model: str, at: float, with_session: bool) -> Past
         result.cost_usd,
         result.user_id if kept else "",
         result.session_id if kept else "",
+        result.metrics,
+        [replace(exchange, files=()) for exchange in result.exchanges],
+        [replace(exchange, files=()) for exchange in result.case.exchanges],
     )

@@ -168,6 +168,10 @@ async def test_a_run_answers_in_the_shapes_of_adk(servers: tuple[Peer, Peer], tm
         "right": "PASSED",
         "wrong": "FAILED",
     }
+    for case in kept.eval_case_results:
+        ran = results[case.eval_id]
+        assert case.overall_eval_metric_results == ran.overall_eval_metric_results
+        assert case.eval_metric_result_per_invocation == ran.eval_metric_result_per_invocation
     refused: list[dict[str, Any]] = [
         {"evalMetrics": [{"metricName": "hallucinations_v1", "threshold": 0.5}]},
         {"evalMetrics": [], "liveModelConfig": {}, "userSimulatorConfig": {"type": "llm"}},

@@ -77,7 +77,7 @@ def _describe_case(case: Case, history: Sequence[PastResult]) -> dict[str, Any]:
         "messages": len(case.exchanges),
         "first": case.exchanges[0].text[:200],
         "replies": sum(map(len, case.checks.replies)),
-        "history": [shown(one) for one in history[-_SHOWN_RUNS:]],
+        "history": [shown(one.without_details()) for one in history[-_SHOWN_RUNS:]],
         "regression": is_regression(history),
     }
 

@@ -210,7 +210,7 @@ async def list_results_by_old_name(user: CurrentUser) -> list[str]:
 @router.get("/eval-results/{result_id:path}")
 @router.get("/eval_results/{result_id:path}")
 async def read_result(result_id: Name, user: CurrentUser) -> dict[str, Any]:
-    """Return whether each case of a run passed; scores are in the answer to the request that ran it."""
+    """Return the result of each case of a run."""
     run = (await run_in_thread(_past_runs, user)).get(result_id)
     if run is None:
         raise not_found(f"there is no result {result_id!r}")
@@ -219,7 +219,7 @@ async def read_result(result_id: Name, user: CurrentUser) -> dict[str, Any]:
         "evalSetResultId": result_id,
         "evalSetResultName": result_id,
         "evalSetId": name,
-        "evalCaseResults": [_past_json(name, result) for result in results],
+        "evalCaseResults": [_result_json(name, result) for result in results],
         "creationTimestamp": results[0].at,
     }
 
@@ -251,30 +251,22 @@ async def describe_metrics() -> dict[str, Any]:
     }
 
 
-def _result_json(name: str, result: CaseResult) -> dict[str, Any]:
-    metrics = [_metric_json(metric, metric.score, passed=metric.passed) for metric in result.metrics]
+def _result_json(name: str, result: CaseResult | PastResult) -> dict[str, Any]:
+    is_new = isinstance(result, CaseResult)
+    expected = result.case.exchanges if is_new else result.expected
+    pairs = enumerate(zip(result.exchanges, expected, strict=False))  # a case that failed early has fewer
     return {
-        **_case_json(name, result.case.id, passed=result.passed),
-        "overallEvalMetricResults": metrics,
-        "evalMetricResultPerInvocation": [_message_json(result, at) for at in range(len(result.exchanges))],
+        "evalSetFile": name,
+        "evalSetId": name,
+        "evalId": result.case.id if is_new else result.case,
+        "finalEvalStatus": _PASSED if result.passed else _FAILED,
+        "overallEvalMetricResults": [
+            _metric_json(metric, metric.score, passed=metric.passed) for metric in result.metrics
+        ],
+        "evalMetricResultPerInvocation": [_message_json(result.metrics, at, *pair) for at, pair in pairs],
         "userId": result.user_id,
         "sessionId": result.session_id,
     }
-
-
-def _past_json(name: str, result: PastResult) -> dict[str, Any]:
-    return {
-        **_case_json(name, result.case, passed=result.passed),
-        "overallEvalMetricResults": [],
-        "evalMetricResultPerInvocation": [],
-        "userId": result.user_id,
-        "sessionId": result.session_id,
-    }
-
-
-def _case_json(name: str, case_id: str, *, passed: bool) -> dict[str, Any]:
-    status = _PASSED if passed else _FAILED
-    return {"evalSetFile": name, "evalSetId": name, "evalId": case_id, "finalEvalStatus": status}
 
 
 def _metric_json(metric: Metric, score: float | None, *, passed: bool) -> dict[str, Any]:
@@ -282,11 +274,11 @@ def _metric_json(metric: Metric, score: float | None, *, passed: bool) -> dict[s
     return {"metricName": metric.name, "threshold": metric.threshold, "score": score, "evalStatus": status}
 
 
-def _message_json(result: CaseResult, at: int) -> dict[str, Any]:
-    scores = [(metric, metric.scores[at].value) for metric in result.metrics if at < len(metric.scores)]
+def _message_json(metrics: Sequence[Metric], at: int, actual: Exchange, expected: Exchange) -> dict[str, Any]:
+    scores = [(metric, metric.scores[at].value) for metric in metrics if at < len(metric.scores)]
     return {
-        "actualInvocation": _invocation_json(result.exchanges[at]),
-        "expectedInvocation": _invocation_json(result.case.exchanges[at]),
+        "actualInvocation": _invocation_json(actual),
+        "expectedInvocation": _invocation_json(expected),
         "evalMetricResults": [
             _metric_json(metric, score, passed=score is None or score >= metric.threshold) for metric, score in scores
         ],
