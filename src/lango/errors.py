@@ -295,7 +295,7 @@ class IssuerUnavailable(LangoError):
 class Stopping(LangoError):
     """The server or runtime is closing: it stores no messages and ends its streams. Retry after `retry_after_s`."""
 
-    retry_after_s = 5.0
+    retry_after_s = 1.0  # another replica is ready, or the next process soon
 
 
 class NothingNoted(LangoError):

@@ -254,6 +254,15 @@ class Store:
         await self.write(lease.release_turn, turn.session_key, turn.turn, owner)
         self._database.notify_changed(_RELEASES, elsewhere=True)
 
+    async def forget_replica(self, owner: str) -> None:
+        """Delete a replica that stops, and notify the others: turns of its version may be theirs now."""
+        await self.write(lease.forget_replica, owner)
+        self._database.notify_changed(_RELEASES, elsewhere=True)
+
+    def notify_readers(self, key: int) -> None:
+        """Notify those who follow the event log of a session, in any process."""
+        self._database.notify_changed(key, elsewhere=True)
+
     async def answer_question(self, key: int, wait_id: str, content: str, answered_by: str) -> bool:
         """Store the answer to a question of a running tool and notify the tool; return False if it is not open."""
         answered = await self.write(answer_question, key, wait_id, content, answered_by)
@@ -264,6 +273,12 @@ class Store:
     async def watch(self, key: int) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
         """Watch a session: yield a function that waits until it may have changed, or for some seconds."""
         async with self._database.subscribe(key) as changes:
+            yield changes.wait
+
+    @asynccontextmanager
+    async def watch_events(self, key: int) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
+        """Watch the event log of a session: yield a function that waits for a notification, or for some seconds."""
+        async with self._database.subscribe(key, every_commit=False) as changes:  # else each would wake every reader
             yield changes.wait
 
     @asynccontextmanager

@@ -24,14 +24,15 @@ class TurnLog:
         on_event: Callable[["TurnLog"], None] | None = None,
         last_id: int = 0,
         *,
-        is_taken_over: bool = False,
+        is_read_elsewhere: bool = False,
     ) -> None:
         """`stored` are the events in the event log. `on_event` is called for each new event.
 
         `last_id` is the newest id in the event log, where an event follows those that this version knows.
-        `is_taken_over`: another process began the turn, so its readers are at any replica.
+        `is_read_elsewhere`: another process began the turn, so its readers are at any replica.
         """
-        self.is_taken_over = is_taken_over
+        self.is_read_elsewhere = is_read_elsewhere
+        """Its events are stored at once, and other processes are notified of them."""
         self.session_key = turn.session_key
         self.turn = turn.turn
         self.events: list[TurnEvent] = [logged.event for logged in stored]
@@ -56,6 +57,11 @@ class TurnLog:
         self._block = max(
             (event.block for event in self.events if isinstance(event, TextDelta | ThoughtDelta)), default=0
         )
+
+    def send_readers_elsewhere(self) -> None:
+        """Note that readers follow the turn at other replicas from now on, because this process stops."""
+        self.is_read_elsewhere = True
+        self._note_missing()
 
     def next_id(self) -> int:
         """Return the next event id, larger than every earlier one of the session."""
@@ -132,9 +138,12 @@ class TurnLog:
     @contextmanager
     def _reading(self) -> Generator[None]:
         self.readers += 1
-        if self._on_event is not None and self.stored_count < len(self.events):
-            self._on_event(self)
+        self._note_missing()
         try:
             yield
         finally:
             self.readers -= 1
+
+    def _note_missing(self) -> None:
+        if self._on_event is not None and self.stored_count < len(self.events):
+            self._on_event(self)

@@ -265,3 +265,22 @@ async def test_queued_turns_learn_their_new_places_one_after_the_other(monkeypat
     while admission.waiting:
         await clock.advance(0.02)
     await asyncio.wait(tasks)
+
+
+async def test_a_turn_that_has_run_before_is_admitted_before_those_that_have_not_begun() -> None:
+    """A turn that is handed over or run again keeps its place, also where many new ones wait."""
+    admission, admitted, may_leave = Admission(1), list[str](), asyncio.Event()
+
+    async def enter(name: str, *, has_run: bool) -> None:
+        async with admission.admitted(lambda place: None, has_run=has_run):
+            admitted.append(name)
+            await may_leave.wait()
+
+    names = ["holder", "new", "again 1", "newer", "again 2"]
+    tasks = [asyncio.create_task(enter(name, has_run=name.startswith("again"))) for name in names]
+    while admission.waiting < 4:
+        await asyncio.sleep(0)
+    may_leave.set()
+    async with asyncio.timeout(TIMEOUT_S):
+        await asyncio.wait(tasks)
+    assert admitted == ["holder", "again 1", "again 2", "new", "newer"]

@@ -30,6 +30,7 @@ _ANNOUNCE_S = 2.0
 class _SlotRequest(Struct, eq=False):
     admitted: asyncio.Future[None]
     on_place: Callable[[int], None]
+    has_run: bool
     place: int = 0
 
     def announce(self, place: int) -> None:
@@ -62,30 +63,32 @@ class Admission:
         self._has_streamed = True
 
     @asynccontextmanager
-    async def admitted(self, on_place: Callable[[int], None]) -> AsyncGenerator[None]:
+    async def admitted(self, on_place: Callable[[int], None], *, has_run: bool = False) -> AsyncGenerator[None]:
         """Wait until the turn may run, and count it as running until the context is left.
 
-        A turn that has to wait reports its place to `on_place`: 1 is next, 0 begins. A turn that is started from
+        A turn that has to wait reports its place to `on_place`: 1 is next, 0 begins. One that `has_run`, here or in a
+        process that stopped, waits before those that have not begun. A turn that is started from
         within another one, by a tool, does not wait: each would wait for the other.
         """
         if current_turn.get() is not None:
             yield
             return
-        await self._enter(on_place)
+        await self._enter(on_place, has_run)
         try:
             yield
         finally:
             self._running -= 1
             self._has_streamed = True
 
-    async def _enter(self, on_place: Callable[[int], None]) -> None:
+    async def _enter(self, on_place: Callable[[int], None], has_run: bool) -> None:
         loop = asyncio.get_running_loop()
         if not self._waiting and self._has_room(loop.time()):
             self._admit(loop.time())
             return
-        waiting = _SlotRequest(loop.create_future(), on_place)
-        self._waiting.append(waiting)
-        waiting.announce(len(self._waiting))
+        waiting = _SlotRequest(loop.create_future(), on_place, has_run)
+        ahead = sum(other.has_run for other in self._waiting) if has_run else len(self._waiting)
+        self._waiting.insert(ahead, waiting)
+        waiting.announce(ahead + 1)
         self._schedule(_PACE_S)
         try:
             await waiting.admitted

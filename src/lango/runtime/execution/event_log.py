@@ -2,14 +2,15 @@
 
 Pieces of text are joined, and written at most ten times a second, those of all turns at the same moments: one commit
 serves many turns. Events that a reader in this process waits for are not delayed: the first text, and everything that
-is no text. Nor are those of a turn that was taken over. The last events of a turn are written by the transaction that
-ends it, so a short turn without such readers costs no commit of its own.
+is no text. Nor are those of a turn whose readers are at other replicas, which are notified. The last events of a turn
+are written by the transaction that ends it, so a short turn without such readers costs no commit of its own.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing, suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager
 
 from msgspec.structs import astuple
 
@@ -50,7 +51,7 @@ class EventLogWriter:
         """Note that a turn has a new event, or a new reader."""
         due_at = self._due_at.get(log)
         is_text = isinstance(log.events[-1], TextDelta | ThoughtDelta | TextEnd)
-        is_read = log.readers or log.is_taken_over
+        is_read = log.readers or log.is_read_elsewhere
         if log.is_closed or (due_at is not None and (not is_read or not due_at)):
             return
         if not is_read:
@@ -98,6 +99,7 @@ class EventLogWriter:
             for (log, count, events), is_stored in zip(taken, stored, strict=True):
                 if is_stored:
                     log.add_stored(events, count)
+                    self.notify_elsewhere(log)
                 else:  # another process has the turn, or its session is deleted
                     log.close()
         finally:
@@ -116,6 +118,12 @@ class EventLogWriter:
         if not log.is_closed and (rest := await self.take_rest(log)):
             batch = EventBatch(log.session_key, log.turn, rest, self._owner)
             await self._store.write(append_log_batches, [batch], self._store.dialect)
+            self.notify_elsewhere(log)
+
+    def notify_elsewhere(self, log: TurnLog) -> None:
+        """Notify readers in other processes, if any are there, that a turn has new events."""
+        if log.is_read_elsewhere:
+            self._store.notify_readers(log.session_key)
 
 
 def _next_moment(after: float, interval_s: float = GROUP_INTERVAL_S) -> float:
@@ -152,7 +160,9 @@ class EventLogReader:
         """`find_log` returns the events of a turn that runs in this process, if any runs here."""
         self._store = store
         self._find_log = find_log
-        self._stopping = asyncio.Event()
+        self._followed: Counter[int] = Counter()
+        """How many readers follow turns of a session that run elsewhere."""
+        self._is_stopping = False
 
     async def follow(
         self, session_key: int, turn: int, after_id: int = 0, heartbeat_s: float = float("inf")
@@ -162,41 +172,68 @@ class EventLogReader:
         Raise `SessionNotFound` if the session is deleted, `EventsGone` if the id is no longer known, `Stopping` if this
         process stops.
         """
-        clock = asyncio.get_running_loop().time
-        wait_s, last_event_at = _POLL_S, clock()
         while True:
-            # each time: this process may have taken the turn over
-            log = self._find_log(session_key, turn) if self._find_log else None
-            if log is not None and not log.is_closed:
+            if log := self._open_log(session_key, turn):
                 async with aclosing(log.follow_stored(after_id, heartbeat_s)) as events:
                     async for logged in events:
                         yield logged
-                        after_id, last_event_at = logged.id if logged else after_id, clock()
+                        after_id = logged.id if logged else after_id
                         if logged and logged.final:
                             return
-            page = await self._store.read(read_event_log, session_key, turn, after_id)
-            for logged in page.events:
-                yield logged
-                last_event_at, wait_s = clock(), _POLL_S
-            if page.closed:
+            async with aclosing(self._follow_elsewhere(session_key, turn, after_id, heartbeat_s)) as events:
+                async for logged in events:
+                    yield logged
+                    after_id = logged.id if logged else after_id
+            if not self._open_log(session_key, turn):
                 return
-            if page.turn is None:
-                raise SessionNotFound("the session was deleted")
-            if page.last_id > after_id:
-                after_id = page.last_id
-                continue
-            if clock() - last_event_at > heartbeat_s:
-                last_event_at = clock()
-                yield None
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._stopping.wait()
+
+    def _open_log(self, session_key: int, turn: int) -> TurnLog | None:
+        log = self._find_log(session_key, turn) if self._find_log else None
+        return None if log is None or log.is_closed else log
+
+    async def _follow_elsewhere(
+        self, session_key: int, turn: int, after_id: int, heartbeat_s: float
+    ) -> AsyncGenerator[LoggedEvent | None, None]:
+        """Yield the stored events of a turn after an id, to its end, or until this process takes the turn over."""
+        clock = asyncio.get_running_loop().time
+        wait_s, last_event_at = _POLL_S, clock()
+        async with self._watched(session_key) as wait_for_event:
+            while True:
+                page = await self._store.read(read_event_log, session_key, turn, after_id)
+                for logged in page.events:
+                    yield logged
+                    last_event_at, wait_s = clock(), _POLL_S
+                if page.closed:
+                    return
+                if page.turn is None:
+                    raise SessionNotFound("the session was deleted")
+                if page.last_id > after_id:
+                    after_id = page.last_id
+                    continue
+                if self._open_log(session_key, turn):
+                    return
+                if clock() - last_event_at > heartbeat_s:
+                    last_event_at = clock()
+                    yield None
+                await wait_for_event(wait_s)
+                if self._is_stopping:
                     raise Stopping("the server is shutting down")
-            wait_s = min(1.5 * wait_s, _MAX_POLL_S)
+                wait_s = min(1.5 * wait_s, _MAX_POLL_S)
+
+    @asynccontextmanager
+    async def _watched(self, session_key: int) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
+        self._followed[session_key] += 1
+        try:
+            async with self._store.watch_events(session_key) as wait_for_event:
+                yield wait_for_event
+        finally:
+            self._followed -= Counter([session_key])
 
     def stop(self) -> None:
         """End all readers of turns that run elsewhere: this process stops."""
-        self._stopping.set()
+        self._is_stopping = True
+        for session_key in self._followed:
+            self._store.notify_readers(session_key)
 
     async def resend(self, running: RunningTurn) -> None:
         """Emit the events of a turn that ran before, or runs in another process, to a repeated request."""
@@ -229,4 +266,4 @@ async def read_log(store: Store, turn: Turn, on_event: Callable[[TurnLog], None]
     while page.last_id > last_id:
         events, last_id = [*events, *page.events], page.last_id
         page = await store.read(read_event_log, turn.session_key, turn.turn, last_id)
-    return TurnLog(turn, events, on_event, last_id, is_taken_over=True)
+    return TurnLog(turn, events, on_event, last_id, is_read_elsewhere=True)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from lango.errors import LangoError, StoreError
 from lango.sessions import as_datetime
 from lango.store import Store
-from lango.store.turns.lease import forget_replica, mark_seen, read_replicas
+from lango.store.turns.lease import mark_seen, read_replicas
 from lango.turns.liveness import place_of_owner, standing_of_owner
 
 _INTERVAL_S = 2.0
@@ -74,7 +74,7 @@ class Replicas:
             return
         self._left.set()
         try:
-            await self._store.write(forget_replica, self._owner)
+            await self._store.forget_replica(self._owner)
         except LangoError as error:
             _log.warning("this replica could not be removed from the list, where it stays for a few seconds: %s", error)
 

@@ -9,7 +9,9 @@ cause. An attempt is charged only to a turn that alone can have been it.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -34,7 +36,6 @@ from lango.store.turns.lease import (
     take_over,
 )
 from lango.turns.liveness import LivenessMonitor
-from lango.turns.synchronization import Notifier
 
 POLL_S = 0.25
 _AT_ONCE = 8
@@ -129,23 +130,26 @@ class TakeOverLoop:
         """Until when no other suspect is resumed, unless this one has ended."""
         self._resume = resume
         self._is_wanted = is_wanted
-        self._changed = Notifier()
+        self._is_due = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.stopping = False
         """Nothing more is taken over: the process stops."""
 
     def check_soon(self) -> None:
         """Check now: an owner may be gone."""
-        self._changed.notify()
+        self._is_due.set()
 
     async def run(self) -> None:
         """Take over turns as long as the runtime is open."""
         while not self.stopping:
+            self._is_due.clear()  # before the store is read: what is released from now on is looked for once more
             try:
                 await self._take_over_orphans()
             except StoreError as error:
                 self._store.outages.warn(f"turns of other processes could not be checked: {error}")
-            await self._changed.wait(POLL_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._is_due.wait()
 
     async def watch_releases(self) -> None:
         """Check as soon as a process releases a turn."""
@@ -173,10 +177,11 @@ class TakeOverLoop:
         await self._judge_crashes({owner for owner, is_gone in gone.items() if is_gone and owner})
         suspects = [orphan for orphan in abandoned if self._is_suspect(orphan)]
         others = [orphan for orphan in abandoned if not self._is_suspect(orphan)]
-        sessions = [list(turns) for _, turns in groupby(others, lambda orphan: orphan.session_key)]
+        sessions = {key: list(turns) for key, turns in groupby(others, lambda orphan: orphan.session_key)}
         if sessions:
             detected_at = asyncio.get_running_loop().time()
-            await asyncio.gather(*(self._take_over_session(turns, detected_at) for turns in sessions))
+            order = order_of_owner(self._owner, sessions)
+            await asyncio.gather(*(self._take_over_session(sessions[key], detected_at) for key in order))
         await self._take_over_suspects(suspects)
         for owner in (owner for owner, is_gone in gone.items() if is_gone and owner):
             await self._store.write(forget_owner, owner)
@@ -247,6 +252,11 @@ class TakeOverLoop:
             return None
         _log.info("took over turn %s of session %s after a %s", open_turn.turn, name.id, reason)
         return await self._resume(name, taken, reason, detected_at)
+
+
+def order_of_owner(owner: str, session_keys: Iterable[int]) -> list[int]:
+    """Return sessions in an order of this owner's own: replicas share the turns, and do not wait for the same locks."""
+    return sorted(session_keys, key=lambda key: zlib.crc32(f"{owner} {key}".encode()))
 
 
 def _place(orphan: Orphan) -> Place:

@@ -103,7 +103,7 @@ class TurnRunner:
 
         try:
             await self._engine.preload()
-            async with self._admission.admitted(emit_place):
+            async with self._admission.admitted(emit_place, has_run=running.is_resumed):
                 running.enter("running")
                 await self._check_start(running, turn_input, has_begun=first_seq is not None)
                 async with sink.limits.applied():
@@ -225,6 +225,7 @@ class TurnRunner:
             with wait_for_database("long" if error is None else "short"):  # an error is not worth the wait
                 if await write():
                     log.add_stored([*rest, LoggedEvent.of(final_event())], len(log.events) + 1)
+                    self._event_log.notify_elsewhere(log)
                 elif isinstance(error, FencedWrite):
                     error = TurnReleased("another process took over this turn and continues it")
         except StoreError as failed:

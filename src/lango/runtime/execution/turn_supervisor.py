@@ -360,6 +360,7 @@ class TurnSupervisor:
         self._take_over_loop.check_soon()
         for running in self.running_turns():
             if running.is_running and not running.turn.repeated:
+                running.log.send_readers_elsewhere()
                 running.step_gate.close(functools.partial(running.stop, _process_stops()))
             else:
                 running.stop(_process_stops())

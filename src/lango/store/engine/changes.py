@@ -88,9 +88,9 @@ class SqliteChanges:
         self._lock = threading.Lock()
 
     @asynccontextmanager
-    async def subscribe(self, key: int) -> AsyncGenerator[Subscription]:
-        """Subscribe to a session, and to every commit of others, until the block ends."""
-        with self.subscriptions.subscribe(key, self if self._connect else None) as wakeup:
+    async def subscribe(self, key: int, *, every_commit: bool) -> AsyncGenerator[Subscription]:
+        """Subscribe to a session, and with `every_commit` to the commits of others, until the block ends."""
+        with self.subscriptions.subscribe(key, self if self._connect and every_commit else None) as wakeup:
             yield wakeup
 
     def data_version(self) -> int:

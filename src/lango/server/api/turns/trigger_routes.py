@@ -6,10 +6,10 @@ from urllib.parse import quote
 from fastapi import Path, Request, Response
 from pydantic import BaseModel
 
-from lango.errors import TriggerRefused
+from lango.errors import Stopping, TriggerRefused
 from lango.runtime.submissions.triggers import Delivery, TriggerOutcome
 from lango.server.context import ServedAgents
-from lango.server.errors import ApiError, to_api_error
+from lango.server.errors import to_api_error
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, discard_short_body
@@ -110,7 +110,7 @@ async def _accept(agents: ServedAgents, delivery: Delivery) -> TriggerOutcome:
     named = agents.default.runtime.triggers.agents.get(delivery.trigger)
     context = agents.default if named is None else agents.named(named)
     if context.turns.is_closing:
-        raise ApiError(503, "Stopping", "the server is shutting down: try again in a moment", retry_after_s=5)
+        raise Stopping("the server is shutting down: try again in a moment")
     outcome = await context.runtime.triggers.accept(delivery)
     if outcome.running is not None:
         context.turns.observe(outcome.running)

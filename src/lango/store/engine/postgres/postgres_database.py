@@ -138,8 +138,9 @@ class PostgresDatabase:
         if elsewhere:
             self._notifications_of_loop().send(key)
 
-    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[Subscription]:
+    def subscribe(self, key: int, *, every_commit: bool = True) -> contextlib.AbstractAsyncContextManager[Subscription]:
         """Subscribe to changes of a session."""
+        del every_commit  # other processes notify of what they change
         return self._notifications_of_loop().subscribe(key, listen=not self._settings.behind_pooler)
 
     def _notifications_of_loop(self) -> Notifications:

@@ -154,9 +154,9 @@ class SqliteDatabase:
         del elsewhere
         self._changes.subscriptions.notify(key)
 
-    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[Subscription]:
-        """Subscribe to changes of a session, and to every commit of other processes."""
-        return self._changes.subscribe(key)
+    def subscribe(self, key: int, *, every_commit: bool = True) -> contextlib.AbstractAsyncContextManager[Subscription]:
+        """Subscribe to changes of a session, and with `every_commit` to those of other processes: to all of them."""
+        return self._changes.subscribe(key, every_commit=every_commit)
 
     def _connect_without_waiting(self) -> apsw.Connection:
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
