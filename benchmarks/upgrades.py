@@ -24,17 +24,18 @@ from lango.store.engine.outages import wait_for_database
 from lango.store.engine.schema import Migration, load_migrations
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_window
+from tests.support import index_tables
 
-MESSAGES, PER_SESSION, PER_STATEMENT = 10_000_000, 1_000, 500_000
+MESSAGES, PER_SESSION, PER_STATEMENT, PER_BATCH = 10_000_000, 1_000, 500_000, 2_000
 BAR_S, WAIT_S = 1.0, 3_600.0
 NAME = SessionId("app", "user", "under way")
 STEPS = (
     ("two columns", "ALTER TABLE messages ADD COLUMN label TEXT"),
     ("", "ALTER TABLE messages ADD COLUMN weight BIGINT NOT NULL DEFAULT 7"),
     ("a table", "CREATE TABLE labels (name TEXT PRIMARY KEY, weight BIGINT NOT NULL DEFAULT 0)"),
-    ("an index", "CREATE INDEX /*postgres CONCURRENTLY*/ messages_weight ON messages (session_key, weight)"),
 )
-_FILL = {
+FILL = "filling that table, in batches"
+_MESSAGES = {
     "sqlite": "WITH RECURSIVE n (v) AS (SELECT $1 UNION ALL SELECT v + 1 FROM n WHERE v < $2) ",
     "postgres": "WITH n (v) AS (SELECT generate_series(CAST($1 AS BIGINT), CAST($2 AS BIGINT))) ",
 }
@@ -99,7 +100,7 @@ async def measure(url: str, messages: int) -> list[list[object]]:
         began = time.monotonic()
         for first in range(0, messages, PER_STATEMENT):
             last = min(first + PER_STATEMENT, messages) - 1
-            await store.write_long(_statement, _FILL[store.dialect] + _ROWS, first, last)
+            await store.write_long(_statement, _MESSAGES[store.dialect] + _ROWS, first, last)
         print_line(f"{store.dialect}: {messages:,} messages in {time.monotonic() - began:.0f} s")
         dialect = store.dialect
     own = load_migrations()
@@ -109,6 +110,10 @@ async def measure(url: str, messages: int) -> list[list[object]]:
         if name:
             groups.append((name, []))
         groups[-1][1].append(sql)
+    like_an_index = index_tables.migration("weight").strip().removesuffix(";").split(";\n")
+    groups.append(("an index" if dialect == "postgres" else "a table in place of an index", like_an_index))
+    if dialect == "sqlite":
+        groups.append((FILL, []))
     for name, statements in [("nothing, for one second", []), *groups]:
         old = OldVersion(url)
         async with old.at_work():
@@ -118,6 +123,10 @@ async def measure(url: str, messages: int) -> list[list[object]]:
                 steps = (*steps, Migration(steps[-1].version + 1, "expand_step", tuple(statements)))
                 async with Store(url, migrations=replace(own, steps=steps), wait_s=WAIT_S) as newer:
                     assert await newer.due_migrations() == []
+            if name == FILL:
+                async with Store(url, migrations=replace(own, steps=steps), wait_s=WAIT_S) as newer:
+                    while await newer.write(index_tables.fill_batch, "weight", PER_BATCH):
+                        await asyncio.sleep(0)
             took_s = time.monotonic() - began
             await asyncio.sleep(0.5)
         rows.append([f"{dialect}, {name}", took_s, old.longest_append_s, old.longest_read_s, old.appends])

@@ -23,6 +23,7 @@ from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_events
 from lango.store.waits.waits import get_wait
+from tests.support import index_tables
 from tests.support.migration_rules import violations
 from tests.support.store_workers import NAME, TIMEOUT_S, Worker, append_for_ever, entry, open_on_request
 
@@ -30,10 +31,11 @@ OWN = load_migrations().newest
 FILES = [
     "expand_columns.sql: ALTER TABLE messages ADD COLUMN label TEXT;\n"
     "ALTER TABLE messages ADD COLUMN weight BIGINT NOT NULL DEFAULT 7;",
-    "expand_index.sql: CREATE INDEX /*postgres CONCURRENTLY*/ messages_label ON messages (session_key, label);",
+    f"expand_index.sql: {index_tables.migration('role')}",
     "expand_labels.sql: CREATE TABLE labels (name TEXT PRIMARY KEY);\nCREATE INDEX labels_name ON labels (name);",
     f"contract_title.sql: -- oldest reader: {OWN + 3}\nALTER TABLE sessions DROP COLUMN title;",
 ]
+COPIED = "SELECT COUNT(*) FROM messages_by_role WHERE seq <= 100"
 LOCKS = """
 SELECT l.mode, l.granted FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
 WHERE c.relname = $1 AND l.pid <> ALL($2::int[])
@@ -104,6 +106,36 @@ async def test_an_older_process_appends_while_each_migration_runs(used_url: str,
     assert record.last_seq >= stored
     assert [tuple(row) for row in rows] == [(7, None)], "the older process wrote rows with the default"
     assert await applied(used_url) == list(range(1, OWN + 4)), "the contract step waits for `--contract`"
+
+
+async def test_a_table_in_place_of_an_index_is_filled_in_batches_beside_an_older_process(
+    sqlite_url: str, newer: Migrations
+) -> None:
+    async with Store(sqlite_url) as old:
+        session = await old.write(create_session, NAME, None, time.time())
+        for number in range(1, 101):
+            await old.append(session.key, NAME, number - 1, entry("w", number))
+        older = Worker(append_for_ever, sqlite_url)
+        older.recv()
+        async with Store(sqlite_url, migrations=up_to(newer, OWN + 2)) as new:
+            copied = [0]
+            while await new.write(index_tables.fill_batch, "role", 10):
+                copied += [count for [count] in await new.read(select, COPIED)]
+                at = older.recv()  # it appends between two batches
+                seqs, is_by_table = await new.read(index_tables.read_by, "role", session.key, "user")
+                assert not is_by_table
+                assert set(range(1, at + 1)) <= set(seqs), "a reader finds all, although few are copied"
+            older.kill()
+            assert copied[1:11] == list(range(10, 101, 10)), "so many rows in each transaction"
+            seqs, is_by_table = await new.read(index_tables.read_by, "role", session.key, "user")
+            assert is_by_table
+            found = await new.read(find_session, NAME)
+            assert found
+            assert seqs == list(range(1, found.last_seq + 1))
+            await old.write(select, "UPDATE messages SET role = 'event' WHERE seq = 3")
+            await old.write(select, "DELETE FROM messages WHERE seq = 2")
+            seqs, _ = await new.read(index_tables.read_by, "role", session.key, "user")
+            assert seqs == [1, *range(4, found.last_seq + 1)]
 
 
 async def test_an_older_version_starts_on_a_store_that_was_expanded(used_url: str, newer: Migrations) -> None:
@@ -311,7 +343,7 @@ class TestLocks:
             await watcher.execute(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX%'"
             )
-        is_valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('messages_label')"
+        is_valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('messages_role')"
         assert await watcher.fetchval(is_valid) is False
         await migrate(used_url, newer)
         assert await watcher.fetchval(is_valid) is True

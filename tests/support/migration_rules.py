@@ -9,8 +9,13 @@ from lango.store.engine.schema import Migration
 _CONSTANT = r"(?:-?[\d.]+|'[^']*'|NULL|TRUE|FALSE)"
 _TYPE = r"(?:BIGINT|DOUBLE PRECISION|TEXT|BLOB|BYTEA)"
 _NEW_INDEX = r"CREATE (?:UNIQUE )?INDEX \w+ ON (\w+) .+"
+_TRIGGER = (
+    r"CREATE TRIGGER \w+ AFTER (?:INSERT|DELETE|UPDATE OF [\w, ]+) ON (\w+)"
+    r" BEGIN (?P<writes>(?:(?:INSERT OR (?:IGNORE|REPLACE) INTO|DELETE FROM) \w+ [^;]+; )+)END"
+)
+"""Keeps a table that is created in the same file, and cannot fail."""
 _EXPAND: dict[Dialect, list[str]] = {
-    "sqlite": [r"CREATE TABLE \w+ .+", r"CREATE VIEW \w+ AS .+", r"DROP VIEW (\w+)", r"CREATE INDEX \w+ ON (\w+) .+"],
+    "sqlite": [r"CREATE TABLE \w+ .+", r"CREATE VIEW \w+ AS .+", r"DROP VIEW (\w+)", _TRIGGER],
     "postgres": [
         r"CREATE TABLE \w+ .+",
         r"CREATE VIEW \w+ AS .+",
@@ -19,7 +24,7 @@ _EXPAND: dict[Dialect, list[str]] = {
     ],
 }
 _ADD_COLUMN = rf"ALTER TABLE (\w+) ADD COLUMN \w+ {_TYPE}(?: (?:NOT NULL )?DEFAULT {_CONSTANT})?"
-_CONTRACT = [r"DROP (?:TABLE|VIEW) (\w+)", r"DROP INDEX (\w+)", r"ALTER TABLE (\w+) DROP COLUMN \w+"]
+_CONTRACT = [r"DROP (?:TABLE|VIEW) (\w+)", r"DROP (?:INDEX|TRIGGER) (\w+)", r"ALTER TABLE (\w+) DROP COLUMN \w+"]
 
 
 def violations(migration: Migration) -> Iterator[str]:
@@ -47,6 +52,9 @@ def _violations(migration: Migration, dialect: Dialect) -> Iterator[str]:
             yield f"{dialect}: not allowed: {sql}"
         elif found.re.groups:
             changed.add(found[1])
+            written = re.findall(r"(?:INTO|FROM) (\w+)", found.groupdict().get("writes", ""))
+            if not created.issuperset(written):
+                yield f"{dialect}: a trigger writes only to tables that its file creates: {sql}"
             if "CONCURRENTLY" in sql and len(statements) > 1:
                 yield f"{dialect}: an index on an existing table needs a file of its own: {sql}"
     if len(changed) > 1:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lango.store.engine.schema import Migration, load_migrations
+from tests.support import index_tables
 from tests.support.migration_rules import violations
 
 
@@ -25,7 +26,8 @@ def violations_of(folder: Path, name: str, sql: str) -> list[str]:
         "ALTER TABLE messages ADD COLUMN label TEXT;  -- a comment",
         "ALTER TABLE messages ADD COLUMN weight BIGINT NOT NULL DEFAULT 0;\nALTER TABLE messages ADD COLUMN b TEXT;",
         "CREATE TABLE labels (\n    name TEXT NOT NULL CHECK (name <> '')\n);\nCREATE UNIQUE INDEX a ON labels (name);",
-        "CREATE INDEX /*postgres CONCURRENTLY*/ messages_label ON messages (session_key, label);",
+        "/*postgres CREATE INDEX CONCURRENTLY messages_label ON messages (session_key, label)*/;",
+        index_tables.migration("author"),
         "/*sqlite DROP VIEW labelled*/;\nCREATE /*postgres OR REPLACE*/ VIEW labelled AS SELECT seq FROM messages;",
         "-- Marks the version that no longer uses the column x.",
     ],
@@ -52,6 +54,12 @@ def test_an_expand_step_may_add(tmp_path: Path, sql: str) -> None:
         "DROP INDEX messages_event;",
         "DROP VIEW conversation;",
         "CREATE INDEX messages_label ON messages (label);",
+        "CREATE INDEX /*postgres CONCURRENTLY*/ messages_label ON messages (label);",
+        "/*sqlite CREATE TRIGGER t AFTER INSERT ON messages BEGIN DELETE FROM sessions WHERE session_key = 1; END*/;",
+        "CREATE TABLE a (b TEXT);\n"
+        "/*sqlite CREATE TRIGGER t AFTER INSERT ON messages BEGIN INSERT INTO a SELECT NEW.seq; END*/;",
+        "CREATE TABLE a (b TEXT);\n"
+        "/*sqlite CREATE TRIGGER t BEFORE INSERT ON messages BEGIN INSERT OR IGNORE INTO a SELECT NEW.seq; END*/;",
         "CREATE UNIQUE INDEX /*postgres CONCURRENTLY*/ messages_label ON messages (label);",
         "ALTER TABLE messages ADD COLUMN a TEXT;\nCREATE INDEX /*postgres CONCURRENTLY*/ messages_a ON messages (a);",
         "ALTER TABLE messages ADD COLUMN a TEXT;\nALTER TABLE sessions ADD COLUMN a TEXT;",

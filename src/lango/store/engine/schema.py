@@ -57,8 +57,8 @@ class Migration(Struct, frozen=True):
 
         SQL for only one database is in a comment that begins with its name: `/*sqlite WITHOUT ROWID*/`.
         """
-        own = [re.sub(rf"/\*{dialect} (.*?)\*/", r"\1", statement) for statement in self.statements]
-        return [sql for statement in own if (sql := re.sub(r"/\*.*?\*/", "", statement).strip())]
+        own = [re.sub(rf"(?s)/\*{dialect} (.*?)\*/", r"\1", statement) for statement in self.statements]
+        return [sql for statement in own if (sql := re.sub(r"(?s)/\*.*?\*/", "", statement).strip())]
 
 
 class Applied(Struct, frozen=True):
