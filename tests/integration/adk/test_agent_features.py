@@ -53,10 +53,10 @@ async def test_an_output_schema_beside_tools_survives_a_kill(tmp_path: Path) -> 
     assert story[-1] == 'a assistant: {"n": 3}'
 
 
-async def test_an_output_schema_is_sent_to_the_provider_and_its_value_kept(store_url: str) -> None:
+async def test_an_output_schema_is_sent_to_the_provider_and_its_value_kept(sqlite_url: str) -> None:
     provider = ScriptedProvider(['{"n": 3}'])
     root = LlmAgent(name="a", output_schema=Size, output_key="size")
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         assert await runtime.run("s", "how many?") == '{"n": 3}'
         assert (provider.requests[0].response_schema or {})["properties"].keys() == {"n"}
         [[state]] = await rows(store_of(runtime), "SELECT state FROM session_states")
@@ -139,10 +139,10 @@ async def _stage(copy: Path) -> str:
     return str(found[0][0]) if found else ""
 
 
-async def test_code_runs_in_adks_own_executor(store_url: str) -> None:
+async def test_code_runs_in_adks_own_executor(sqlite_url: str) -> None:
     provider = ScriptedProvider(["I compute.\n```tool_code\nprint(6 * 7)\n```", "it is 42"])
     root = LlmAgent(name="a", code_executor=UnsafeLocalCodeExecutor())
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         # the code was streamed as text, and the stored response has it as code
         assert await runtime.run("s", "compute") == "I compute.\nit is 42"
         stored = [row.message.content for row in await runtime.sessions.messages("s") if row.message]
@@ -152,7 +152,7 @@ async def test_code_runs_in_adks_own_executor(store_url: str) -> None:
 # -- instructions and settings --------------------------------------------------------------------------------------
 
 
-async def test_instructions_and_settings_are_sent(store_url: str) -> None:
+async def test_instructions_and_settings_are_sent(sqlite_url: str) -> None:
     provider = ScriptedProvider(["hello", "again"])
     config = types.GenerateContentConfig(temperature=0.25, max_output_tokens=77, stop_sequences=["stop"])
     root = LlmAgent(
@@ -162,7 +162,7 @@ async def test_instructions_and_settings_are_sent(store_url: str) -> None:
         before_agent_callback=set_language,
         generate_content_config=config,
     )
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         await runtime.run("s", "hi")
     [request] = provider.requests
     sent = str(request)
@@ -171,7 +171,7 @@ async def test_instructions_and_settings_are_sent(store_url: str) -> None:
     assert (request.temperature, request.max_tokens, list(request.stop)) == (0.25, 77, ["stop"])
 
 
-async def test_a_static_instruction_stays_apart_from_the_changing_one(store_url: str) -> None:
+async def test_a_static_instruction_stays_apart_from_the_changing_one(sqlite_url: str) -> None:
     provider = ScriptedProvider(["hello"])
     root = LlmAgent(
         name="a",
@@ -179,7 +179,7 @@ async def test_a_static_instruction_stays_apart_from_the_changing_one(store_url:
         instruction="Speak {language}.",
         before_agent_callback=set_language,
     )
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         await runtime.run("s", "hi")
     [request] = provider.requests
     assert "Never change {this}." in request.system
@@ -251,20 +251,20 @@ async def test_callbacks_around_agent_model_and_tools_survive_a_kill(tmp_path: P
     assert story[-2:] == ["a assistant: DONE", "a assistant: said afterwards"]
 
 
-async def test_a_callback_answers_in_place_of_a_tool(store_url: str) -> None:
+async def test_a_callback_answers_in_place_of_a_tool(sqlite_url: str) -> None:
     def answer(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext) -> dict[str, Any]:
         return {"fetched": "from the callback"}
 
     journal = Journal()
     root = LlmAgent(name="a", tools=[fetch(journal)], before_tool_callback=answer)
     provider = ScriptedProvider([ToolCall("c1", "fetch", {"x": "1"}), "done"])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         assert await runtime.run("s", "go") == "done"
     assert "from the callback" in str(provider.requests[1].messages)
     assert journal.effects == []
 
 
-async def test_callbacks_answer_for_a_failed_model_and_a_failed_tool(store_url: str) -> None:
+async def test_callbacks_answer_for_a_failed_model_and_a_failed_tool(sqlite_url: str) -> None:
     def fails(x: str) -> dict[str, str]:
         """Fail."""
         raise ConnectionError("no connection")
@@ -284,7 +284,7 @@ async def test_callbacks_answer_for_a_failed_model_and_a_failed_tool(store_url: 
         on_model_error_callback=on_model_error,
     )
     provider = ScriptedProvider([ToolCall("c1", "fails", {"x": "1"}), ValueError("bad model")])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         assert (await runtime.run("s", "go")).startswith("instead of ")
         [*_, result, _] = await runtime.sessions.messages("s")
         assert result.message

@@ -186,12 +186,12 @@ async def test_a1_tools_of_the_runtime_are_added_to_a_users_agent_once(sqlite_ur
 
 
 @pytest.mark.parametrize("kind", ["SequentialAgent", "ParallelAgent", "LoopAgent"])
-async def test_a1_roots_that_are_no_llm_agents_store_the_message_once(store_url: str, kind: str) -> None:
+async def test_a1_roots_that_are_no_llm_agents_store_the_message_once(sqlite_url: str, kind: str) -> None:
     provider = ScriptedProvider(lambda _: "said" for _ in range(8))
     both = [LlmAgent(name="first", model="openai/x"), LlmAgent(name="second", model="openai/x")]
     more = {"max_iterations": 1} if kind == "LoopAgent" else {}
     root = getattr(agents, kind)(name="both", sub_agents=both, **more)
-    async with open_runtime(settings_for(store_url), root_agent=root, provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root, provider=provider) as runtime:
         for turn in range(1, 3):
             assert await runtime.run("s", f"question {turn}") == "said\n\nsaid"
             authors = [(message.role, message.author) for message in await messages(runtime) if message.role != "event"]

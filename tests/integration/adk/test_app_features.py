@@ -76,7 +76,7 @@ async def test_an_apps_own_plugins_run(tmp_path: Path) -> None:
     )
 
 
-async def test_a_plugin_may_answer_in_place_of_the_model(store_url: str) -> None:
+async def test_a_plugin_may_answer_in_place_of_the_model(sqlite_url: str) -> None:
     class Refusing(BasePlugin):
         @override
         async def before_model_callback(
@@ -86,7 +86,7 @@ async def test_a_plugin_may_answer_in_place_of_the_model(store_url: str) -> None
 
     app = App(name="app", root_agent=LlmAgent(name="a"), plugins=[Refusing(name="refusing")])
     provider = ScriptedProvider(["never"])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=app) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=app) as runtime:
         assert await runtime.run("s", "hello") == "not today"
         assert provider.requests == []
 
@@ -103,7 +103,7 @@ async def test_a_resumable_app_goes_on_like_any_other(tmp_path: Path, shape: str
     await check_every_kill(make, tmp_path)
 
 
-async def test_a_resumable_app_pauses_for_a_long_running_tool(store_url: str) -> None:
+async def test_a_resumable_app_pauses_for_a_long_running_tool(sqlite_url: str) -> None:
     def order(item: str) -> None:
         """Order something."""
 
@@ -112,9 +112,9 @@ async def test_a_resumable_app_pauses_for_a_long_running_tool(store_url: str) ->
         return App(name="app", root_agent=root, resumability_config=ResumabilityConfig(is_resumable=True))
 
     provider = ScriptedProvider([ToolCall("c1", "order", {"item": "boat"}), "It has come."])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=make()) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=make()) as runtime:
         await collect((await runtime.submit("s", "go")).follow())
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=make()) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=make()) as runtime:
         events = await collect((await submit_results(runtime, "s", {"c1": {"delivered": True}})).follow())
         assert text_of(events) == "It has come."
 
@@ -122,7 +122,7 @@ async def test_a_resumable_app_pauses_for_a_long_running_tool(store_url: str) ->
 # -- compaction -----------------------------------------------------------------------------------------------------
 
 
-async def test_old_turns_are_compacted_with_the_agents_own_model(store_url: str) -> None:
+async def test_old_turns_are_compacted_with_the_agents_own_model(sqlite_url: str) -> None:
     def make() -> App:
         config = EventsCompactionConfig(compaction_interval=2, overlap_size=0)
         return App(name="app", root_agent=root, events_compaction_config=config)
@@ -131,7 +131,7 @@ async def test_old_turns_are_compacted_with_the_agents_own_model(store_url: str)
     app = make()
     provider = ScriptedProvider(["Hello Ann.", "Nice boat.", "Ann has a boat.", "Nina."])
     for texts in (["I am Ann.", "I have a boat."], ["Her name?"]):  # a new runtime uses its own model
-        async with open_runtime(settings_for(store_url), provider=provider, root_agent=app) as runtime:
+        async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=app) as runtime:
             for text in texts:
                 await runtime.run("s", text)
     assert app.events_compaction_config
@@ -142,7 +142,7 @@ async def test_old_turns_are_compacted_with_the_agents_own_model(store_url: str)
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["the agent's model", "a model of its own"])
-async def test_the_tokens_of_summaries_are_in_the_usage_of_their_turn(store_url: str, own: bool) -> None:
+async def test_the_tokens_of_summaries_are_in_the_usage_of_their_turn(sqlite_url: str, own: bool) -> None:
     class Counted(BaseLlm):
         async def generate_content_async(
             self, llm_request: LlmRequest, stream: bool = False
@@ -159,7 +159,7 @@ async def test_the_tokens_of_summaries_are_in_the_usage_of_their_turn(store_url:
     config = EventsCompactionConfig(compaction_interval=2, overlap_size=0, summarizer=summarizer)
     root = LlmAgent(name="a", model=Counted(model="gpt-5"))
     app = App(name="app", root_agent=root, events_compaction_config=config)
-    async with open_runtime(settings_for(store_url), root_agent=app) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=app) as runtime:
         await runtime.run("s", "I am Ann.")
         done = (await collect(runtime.stream("s", "I have a boat.")))[-1]
         assert isinstance(done, TurnDone)

@@ -114,9 +114,9 @@ async def answer(runtime: Runtime, call_id: str, value: Any, session: str = "s",
 
 @pytest.mark.parametrize("pkce", [False, True])
 async def test_t4_a_tool_pauses_for_a_credential_and_goes_on_with_it(
-    store_url: str, oauth: OAuthServer, pkce: bool
+    sqlite_url: str, oauth: OAuthServer, pkce: bool
 ) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=agent(oauth, pkce=pkce)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(oauth, pkce=pkce)) as runtime:
         request = await ask(runtime)
         assert request.auth_url.startswith(f"{oauth.url}/authorize?")
         assert (request.scheme_type, request.scopes) == ("oauth2", ("read", "write"))
@@ -140,9 +140,9 @@ async def test_t4_the_answer_may_come_to_another_process(store_url: str, oauth: 
         assert text_of(events) == "you are alice"
 
 
-async def test_a_failed_turn_runs_again_with_the_stored_credential(store_url: str, oauth: OAuthServer) -> None:
+async def test_a_failed_turn_runs_again_with_the_stored_credential(sqlite_url: str, oauth: OAuthServer) -> None:
     script = [ToolCall("c1", "account", {}), ProviderRejected("not now"), "you are alice"]
-    async with open_runtime(settings_for(store_url), root_agent=agent(oauth, *script)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(oauth, *script)) as runtime:
         request = await ask(runtime)
         events = await answer(runtime, request.id, await oauth.allow(request.auth_url))
         assert isinstance(events[-1], TurnError), events
@@ -154,9 +154,9 @@ async def test_a_failed_turn_runs_again_with_the_stored_credential(store_url: st
         assert oauth.grants == ["authorization_code"], "the code is exchanged once"
 
 
-async def test_the_next_use_takes_the_stored_credential(store_url: str, oauth: OAuthServer) -> None:
+async def test_the_next_use_takes_the_stored_credential(sqlite_url: str, oauth: OAuthServer) -> None:
     script = [ToolCall("c1", "account", {}), "first", ToolCall("c2", "account", {}), "second"]
-    async with open_runtime(settings_for(store_url), root_agent=agent(oauth, *script)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(oauth, *script)) as runtime:
         request = await ask(runtime)
         await answer(runtime, request.id, await oauth.allow(request.auth_url))
         events = await collect(runtime.stream("another session", "again"))
@@ -243,9 +243,9 @@ async def test_a_request_expires(store_url: str, oauth: OAuthServer) -> None:
         assert await rows(store_of(runtime), SECRETS) == []
 
 
-async def test_a_message_instead_of_an_answer_closes_the_request(store_url: str, oauth: OAuthServer) -> None:
+async def test_a_message_instead_of_an_answer_closes_the_request(sqlite_url: str, oauth: OAuthServer) -> None:
     script = [ToolCall("c1", "account", {}), "as you like"]
-    async with open_runtime(settings_for(store_url), root_agent=agent(oauth, *script)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(oauth, *script)) as runtime:
         request = await ask(runtime)
         address = await oauth.allow(request.auth_url)
         assert await runtime.run("s", "never mind") == "as you like"
@@ -253,15 +253,15 @@ async def test_a_message_instead_of_an_answer_closes_the_request(store_url: str,
             await submit_credential(runtime, "s", request.id, address)
 
 
-async def test_a_pasted_address_is_the_answer_and_no_message(store_url: str, oauth: OAuthServer) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=agent(oauth)) as runtime:
+async def test_a_pasted_address_is_the_answer_and_no_message(sqlite_url: str, oauth: OAuthServer) -> None:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
         assert await runtime.run("s", await oauth.allow(request.auth_url)) == "you are alice"
         assert not [message for message in await messages(runtime) if "code-" in message.content]
 
 
-async def test_a_declined_request_is_closed(store_url: str, oauth: OAuthServer) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=agent(oauth)) as runtime:
+async def test_a_declined_request_is_closed(sqlite_url: str, oauth: OAuthServer) -> None:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
         assert await runtime.cancel_wait("s", request.id)
         assert not await runtime.cancel_wait("s", request.id)
@@ -269,21 +269,21 @@ async def test_a_declined_request_is_closed(store_url: str, oauth: OAuthServer) 
 
 
 async def test_without_a_key_the_turn_fails_and_says_what_to_do(
-    store_url: str, oauth: OAuthServer, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, oauth: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(KEY_VARIABLE)
-    async with open_runtime(settings_for(store_url), root_agent=agent(oauth)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(oauth)) as runtime:
         error = last_error(await collect(runtime.stream("s", "who am I?")))
         assert error.error == CredentialKeyError.__name__
         assert KEY_VARIABLE in error.message
         assert "lango credentials key" in error.message
 
 
-async def test_two_tools_ask_and_the_model_waits_for_both(store_url: str, oauth: OAuthServer) -> None:
+async def test_two_tools_ask_and_the_model_waits_for_both(sqlite_url: str, oauth: OAuthServer) -> None:
     provider = ScriptedProvider([[ToolCall("c1", "one", {}), ToolCall("c2", "two", {})], "both"])
     tools = [account_tool(oauth, name, key=name) for name in ("one", "two")]
     root = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[*tools])
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "go"))
         first, second = opened(events, CredentialWait)
         events = await answer(runtime, first.id, await oauth.allow(first.auth_url))
@@ -297,11 +297,11 @@ async def test_two_tools_ask_and_the_model_waits_for_both(store_url: str, oauth:
         }
 
 
-async def test_an_approval_holds_when_the_tool_then_needs_a_credential(store_url: str, oauth: OAuthServer) -> None:
+async def test_an_approval_holds_when_the_tool_then_needs_a_credential(sqlite_url: str, oauth: OAuthServer) -> None:
     provider = ScriptedProvider([ToolCall("c1", "account", {}), "you are alice"])
     tool = AdkTool(tool_from_adk(account_tool(oauth)))
     root = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[tool])
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "who am I?"))
         assert done(events).waits[0].kind == "approval", events
         request = needed(await collect(approve(runtime, "s", "c1", approved=True)))
@@ -309,8 +309,8 @@ async def test_an_approval_holds_when_the_tool_then_needs_a_credential(store_url
         assert (done(events).status, text_of(events)) == ("done", "you are alice")
 
 
-async def test_a_code_that_is_used_up_is_asked_for_again(store_url: str, oauth: OAuthServer) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=agent(oauth)) as runtime:
+async def test_a_code_that_is_used_up_is_asked_for_again(sqlite_url: str, oauth: OAuthServer) -> None:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
         address = await oauth.allow(request.auth_url)
         oauth.codes.clear()  # as after a kill between the exchange and the save

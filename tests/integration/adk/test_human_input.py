@@ -78,8 +78,8 @@ async def answer(runtime: Runtime, call_id: str, value: Any, **options: Any) -> 
     return done(await collect((await submit_input(runtime, "s", call_id, value, **options)).follow()))
 
 
-async def test_a_workflow_pauses_for_input_and_goes_on_with_it(store_url: str) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=flow(SIZE, payload={"max": 9})) as runtime:
+async def test_a_workflow_pauses_for_input_and_goes_on_with_it(sqlite_url: str) -> None:
+    async with open_runtime(settings_for(sqlite_url), root_agent=flow(SIZE, payload={"max": 9})) as runtime:
         request = await ask_for_input(runtime)
         assert (request.message, request.schema, request.payload) == ("How large?", SIZE, {"max": 9})
         assert request.path == "flow@1/ask@1"
@@ -141,9 +141,9 @@ async def test_an_answer_is_a_value_or_a_text(sqlite_url: str, schema: Any, give
     ],
 )
 async def test_a_value_that_does_not_fit_is_refused_and_not_stored(
-    store_url: str, schema: Any, given: Any, problem: str
+    sqlite_url: str, schema: Any, given: Any, problem: str
 ) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=flow(schema)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=flow(schema)) as runtime:
         request = await ask_for_input(runtime)
         before = await stored(runtime)
         with pytest.raises(InvalidAnswer, match=problem):
@@ -155,8 +155,8 @@ async def test_a_value_that_does_not_fit_is_refused_and_not_stored(
         assert [one.id for one in await open_inputs(runtime, "s")] == [request.id]
 
 
-async def test_a_message_answers_the_request(store_url: str) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=flow(int)) as runtime:
+async def test_a_message_answers_the_request(sqlite_url: str) -> None:
+    async with open_runtime(settings_for(sqlite_url), root_agent=flow(int)) as runtime:
         assert await runtime.run("s", "go", idempotency_key="first") == ""
         assert await runtime.run("s", "go", idempotency_key="first") == "", "a repeated request is no answer"
         assert await runtime.run("s", "3", idempotency_key="second") == '{"got":3}'
@@ -210,8 +210,8 @@ async def test_cancel_closes_the_request(store_url: str) -> None:
         await ask_for_input(runtime, "again")
 
 
-async def test_a_message_with_a_file_goes_on_without_an_answer(store_url: str) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=flow(int)) as runtime:
+async def test_a_message_with_a_file_goes_on_without_an_answer(sqlite_url: str) -> None:
+    async with open_runtime(settings_for(sqlite_url), root_agent=flow(int)) as runtime:
         request = await ask_for_input(runtime)
         events = await collect(runtime.stream("s", "see", attachments=[Attachment("a.txt", "text/plain", b"3")]))
         assert needed(events).id != request.id
@@ -219,10 +219,10 @@ async def test_a_message_with_a_file_goes_on_without_an_answer(store_url: str) -
             await submit_input(runtime, "s", request.id, 3)
 
 
-async def test_nodes_that_run_in_parallel_each_get_their_answer(store_url: str) -> None:
+async def test_nodes_that_run_in_parallel_each_get_their_answer(sqlite_url: str) -> None:
     first, second = asking(int, "first"), asking(str, "second")
     root = Workflow(name="flow", edges=[(START, (first, second), JoinNode(name="join"), show)])
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "go"))
         requests = {wait.path: wait for wait in opened(events, InputWait)}
         assert len(requests) == 2
@@ -233,7 +233,7 @@ async def test_nodes_that_run_in_parallel_each_get_their_answer(store_url: str) 
         assert ended.output == {"got": {"first": 3, "second": "red"}}
 
 
-async def test_a_node_may_ask_again_with_the_same_id(store_url: str) -> None:
+async def test_a_node_may_ask_again_with_the_same_id(sqlite_url: str) -> None:
     async def gate(ctx: Context, node_input: Any) -> AsyncGenerator[Any, None]:
         yield RequestInput(interrupt_id="gate", message="Good enough?", response_schema=bool)
 
@@ -244,18 +244,18 @@ async def test_a_node_may_ask_again_with_the_same_id(store_url: str) -> None:
     root = Workflow(
         name="flow", edges=[(START, gate_node, judge_node), (judge_node, {"bad": gate_node, "good": node(show)})]
     )
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         assert (await ask_for_input(runtime)).id == "gate"
         assert (await answer(runtime, "gate", "no")).waits[0].kind == "input"
         assert (await answer(runtime, "gate", "no")).waits[0].kind == "input"
         assert (await answer(runtime, "gate", "yes")).output == {"got": True}
 
 
-async def test_a_paused_workflow_with_long_texts_goes_on_where_it_was(store_url: str) -> None:
+async def test_a_paused_workflow_with_long_texts_goes_on_where_it_was(sqlite_url: str) -> None:
     writers = [LlmAgent(name=f"writer{number}", model="openai/x") for number in range(6)]
     root = Workflow(name="flow", edges=[(START, *writers, asking(int), show)])
     provider = ScriptedProvider(["word " * 300] * 12)
-    settings = settings_for(store_url).model_copy(update={"history": {"max_message_token_budget": 1000}})
+    settings = settings_for(sqlite_url).model_copy(update={"history": {"max_message_token_budget": 1000}})
     settings = type(settings).model_validate(settings.model_dump(warnings=False))
     async with open_runtime(settings, root_agent=root, provider=provider) as runtime:
         request = needed(await collect(runtime.stream("s", "go")))
@@ -272,17 +272,17 @@ async def test_a_fork_has_its_own_request(store_url: str) -> None:
         assert done(in_fork).output == {"got": 4}
 
 
-async def test_an_agent_asks_with_adks_own_tool(store_url: str) -> None:
+async def test_an_agent_asks_with_adks_own_tool(sqlite_url: str) -> None:
     agent = LlmAgent(name="asker", model="openai/x", tools=[request_input])
     provider = ScriptedProvider([ToolCall("c1", "adk_request_input", {"message": "Which color?"}), "red it is"])
-    async with open_runtime(settings_for(store_url), root_agent=agent, provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent, provider=provider) as runtime:
         request = await ask_for_input(runtime)
         assert request.message == "Which color?"
         assert text_of(await collect((await submit_input(runtime, "s", request.id, "red")).follow())) == "red it is"
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_tool_as_a_node_asks_for_approval(store_url: str, approved: bool) -> None:
+async def test_a_tool_as_a_node_asks_for_approval(sqlite_url: str, approved: bool) -> None:
     wiped: list[str] = []
 
     @tool(level="dangerous")
@@ -295,7 +295,7 @@ async def test_a_tool_as_a_node_asks_for_approval(store_url: str, approved: bool
         return {"disk": "d1"}
 
     root = Workflow(name="flow", edges=[(START, choose, AdkTool(wipe), show)])
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         request = await ask_for_input(runtime)
         assert quote(request.id, safe="") == request.id, "ADK's own id is the path of the node"
         assert [one.id for one in await open_inputs(runtime, "s")] == [request.id]

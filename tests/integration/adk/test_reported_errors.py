@@ -41,8 +41,8 @@ ROOTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("root", ROOTS)
-async def test_a_reported_error_fails_the_turn(store_url: str, root: str) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=ROOTS[root]()) as runtime:
+async def test_a_reported_error_fails_the_turn(sqlite_url: str, root: str) -> None:
+    async with open_runtime(settings_for(sqlite_url), root_agent=ROOTS[root]()) as runtime:
         error = last_error(await collect(runtime.stream("s", "go")))
         assert error.error == "AgentFailed"
         assert REPORTED in error.message

@@ -36,7 +36,7 @@ async def is_whole(runtime: Runtime) -> None:
         assert await store.read(check_session, name) == []
 
 
-async def test_the_plugin_that_saves_files_as_artifacts_works(store_url: str) -> None:
+async def test_the_plugin_that_saves_files_as_artifacts_works(sqlite_url: str) -> None:
     provider = ScriptedProvider(
         [
             "saved",
@@ -47,7 +47,7 @@ async def test_the_plugin_that_saves_files_as_artifacts_works(store_url: str) ->
     )
     agent = LlmAgent(name="a", model="scripted/x", tools=[load_artifacts])
     app = App(name="app", root_agent=agent, plugins=[SaveFilesAsArtifactsPlugin()])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=app) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=app) as runtime:
         turn = await runtime.submit("s", "keep these", attachments=FILES)
         assert [type(event).__name__ async for event in turn.follow()][-1] == "TurnDone"
         listed = await runtime.artifacts.list("s")
@@ -93,11 +93,11 @@ class Redaction(BasePlugin):
         )
 
 
-async def test_what_a_plugin_makes_of_a_message_is_what_is_stored_and_found(store_url: str) -> None:
+async def test_what_a_plugin_makes_of_a_message_is_what_is_stored_and_found(sqlite_url: str) -> None:
     plugin = Redaction()
     provider = ScriptedProvider(["one", "two"])
     app = App(name="app", root_agent=LlmAgent(name="a", model="scripted/x"), plugins=[plugin])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=app) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=app) as runtime:
         plugin.store = store_of(runtime)
         turn = await runtime.submit("s", "my password is hunter2")
         assert [type(event).__name__ async for event in turn.follow()][-1] == "TurnDone"
@@ -112,7 +112,7 @@ async def test_what_a_plugin_makes_of_a_message_is_what_is_stored_and_found(stor
         await is_whole(runtime)
 
 
-async def test_a_workflow_gets_the_message_that_a_plugin_made(store_url: str) -> None:
+async def test_a_workflow_gets_the_message_that_a_plugin_made(sqlite_url: str) -> None:
     seen: list[Any] = []
 
     def look(node_input: types.Content) -> str:
@@ -120,7 +120,7 @@ async def test_a_workflow_gets_the_message_that_a_plugin_made(store_url: str) ->
         return "done"
 
     app = App(name="app", root_agent=Workflow(name="w", edges=[(START, look)]), plugins=[Redaction()])
-    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([]), root_agent=app) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([]), root_agent=app) as runtime:
         assert await runtime.run("s", "say hunter2") == "done"
     assert seen == ["say redacted"]
 
@@ -133,7 +133,7 @@ async def copy_file(tool_context: ToolContext) -> dict[str, Any]:
     return {"version": version, "bytes": len(part.inline_data.data or b"")}
 
 
-async def test_a_tool_reads_the_files_of_the_message(store_url: str) -> None:
+async def test_a_tool_reads_the_files_of_the_message(sqlite_url: str) -> None:
     async def note_size(callback_context: CallbackContext) -> None:
         parts = (callback_context.user_content or types.Content()).parts or []
         sizes.append(sum(len(part.inline_data.data or b"") for part in parts if part.inline_data))
@@ -141,7 +141,7 @@ async def test_a_tool_reads_the_files_of_the_message(store_url: str) -> None:
     sizes: list[int] = []
     provider = ScriptedProvider([ToolCall("c1", "copy_file", {}), "copied"])
     agent = LlmAgent(name="a", model="scripted/x", tools=[copy_file], before_agent_callback=note_size)
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=agent) as runtime:
         turn = await runtime.submit("s", "copy this", attachments=FILES[:1])
         results = [getattr(event, "result", None) async for event in turn.follow()]
         assert {"version": 0, "bytes": len(PNG)} in results
@@ -151,12 +151,12 @@ async def test_a_tool_reads_the_files_of_the_message(store_url: str) -> None:
         await is_whole(runtime)
 
 
-async def test_a_workflow_node_reads_the_files_of_the_message(store_url: str) -> None:
+async def test_a_workflow_node_reads_the_files_of_the_message(sqlite_url: str) -> None:
     def size_of(node_input: types.Content) -> str:
         return str(sum(len(part.inline_data.data or b"") for part in node_input.parts or () if part.inline_data))
 
     workflow = Workflow(name="w", edges=[(START, size_of)])
-    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([]), root_agent=workflow) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([]), root_agent=workflow) as runtime:
         turn = await runtime.submit("s", "measure this", attachments=FILES[:1])
         texts = [getattr(event, "text", "") async for event in turn.follow()]
         assert str(len(PNG)) in "".join(texts)
@@ -174,7 +174,7 @@ REFERENCES = {
 
 
 @pytest.mark.parametrize("kind", REFERENCES)
-async def test_a_model_gets_the_artifact_that_a_message_refers_to(store_url: str, kind: str) -> None:
+async def test_a_model_gets_the_artifact_that_a_message_refers_to(sqlite_url: str, kind: str) -> None:
     uri, content = REFERENCES[kind]
 
     class Refers(BasePlugin):
@@ -187,7 +187,7 @@ async def test_a_model_gets_the_artifact_that_a_message_refers_to(store_url: str
     provider = ScriptedProvider(["seen"])
     agent = LlmAgent(name="a", model="scripted/x")
     app = App(name="app", root_agent=agent, plugins=[Refers("refers")])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=app) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=app) as runtime:
         for session, user in (("s", "user"), ("other", "user"), ("s", "bob")):
             await runtime.sessions.create(session, user_id=user)
             await runtime.artifacts.save(session, "cat.png", PNG, mime_type="image/png", user_id=user)

@@ -85,9 +85,9 @@ async def test_h2_the_warning_counts_messages_that_were_not_loaded(
     assert f"left out {in_all - len(sent.messages)} of {in_all} messages" in warning
 
 
-async def test_h6_the_same_request_from_a_short_and_a_long_session(store_url: str) -> None:
+async def test_h6_the_same_request_from_a_short_and_a_long_session(sqlite_url: str) -> None:
     provider = ScriptedProvider(["yes"] * 2)
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[look]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
         await fill(runtime, 60)
         short = await request_of(runtime, provider)
     assert short.messages[-1].content == "and now?"

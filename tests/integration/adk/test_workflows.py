@@ -93,9 +93,9 @@ SHAPES: dict[str, tuple[Any, str, Any]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_the_final_output_of_a_workflow_is_the_answer(store_url: str, shape: str) -> None:
+async def test_the_final_output_of_a_workflow_is_the_answer(sqlite_url: str, shape: str) -> None:
     make, text, output = SHAPES[shape]
-    async with open_runtime(settings_for(store_url), root_agent=make()) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=make()) as runtime:
         assert await runtime.run("s", "go", idempotency_key="k") == text
         events = await collect(runtime.stream("s", "go", idempotency_key="k"))
         assert isinstance(done := events[-1], TurnDone)
@@ -103,22 +103,22 @@ async def test_the_final_output_of_a_workflow_is_the_answer(store_url: str, shap
         assert "".join(event.text for event in events if isinstance(event, TextDelta)) == text
         answers = [message.content for message in await messages(runtime) if message.role == "assistant"]
         assert answers == ([text] if text else [])
-    async with open_runtime(settings_for(store_url), root_agent=make()) as another:
+    async with open_runtime(settings_for(sqlite_url), root_agent=make()) as another:
         assert await another.run("s", "go", idempotency_key="k") == text, "the same in a process that did not run it"
 
 
-async def test_the_outputs_of_parallel_nodes_are_joined(store_url: str) -> None:
-    async with open_runtime(settings_for(store_url), root_agent=fan_out()) as runtime:
+async def test_the_outputs_of_parallel_nodes_are_joined(sqlite_url: str) -> None:
+    async with open_runtime(settings_for(sqlite_url), root_agent=fan_out()) as runtime:
         done = (await collect(runtime.stream("s", "go")))[-1]
         assert isinstance(done, TurnDone)
         assert done.output == [{"one": "from one", "two": {"n": 2}}]
 
 
-async def test_the_output_of_a_function_after_an_agent_is_the_answer(store_url: str) -> None:
+async def test_the_output_of_a_function_after_an_agent_is_the_answer(sqlite_url: str) -> None:
     agent = LlmAgent(name="writer", model="openai/x")
     root = Workflow(name="flow", edges=[(START, agent, wrap)])
     provider = ScriptedProvider(["a draft", "another draft"])
-    async with open_runtime(settings_for(store_url), root_agent=root, provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root, provider=provider) as runtime:
         events = await collect(runtime.stream("s", "go"))
         texts = [(event.author, event.text) for event in events if isinstance(event, TextDelta)]
         assert "".join(text for author, text in texts if author == "writer") == "a draft"
@@ -135,15 +135,15 @@ async def test_the_output_of_a_function_after_an_agent_is_the_answer(store_url: 
     assert '["a draft"]' not in "".join(sent), "as in ADK, a model does not read the outputs of nodes"
 
 
-async def test_a_workflow_whose_agent_says_nothing_has_no_answer(store_url: str) -> None:
+async def test_a_workflow_whose_agent_says_nothing_has_no_answer(sqlite_url: str) -> None:
     root = Workflow(name="flow", edges=[(START, LlmAgent(name="writer", model="openai/x"), nothing)])
-    async with open_runtime(settings_for(store_url), root_agent=root, provider=ScriptedProvider([""])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root, provider=ScriptedProvider([""])) as runtime:
         with pytest.raises(EmptyAnswer):
             await runtime.run("s", "go")
 
 
-async def test_a_workflow_with_two_ends_fails_with_the_reason(store_url: str) -> None:
+async def test_a_workflow_with_two_ends_fails_with_the_reason(sqlite_url: str) -> None:
     root = Workflow(name="flow", edges=[(START, (one, two))])
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         with pytest.raises(AgentFailed, match="multiple terminal nodes"):
             await runtime.run("s", "go")

@@ -63,9 +63,9 @@ NOTHING: dict[str, Any] = {
 }
 
 
-async def test_options_hold_for_all_model_calls_of_their_turn_and_for_no_other(store_url: str) -> None:
+async def test_options_hold_for_all_model_calls_of_their_turn_and_for_no_other(sqlite_url: str) -> None:
     provider = ScriptedProvider([ToolCall("c1", "note", {"text": "x"}), '{"city": "Rome"}', "plain"])
-    async with open_runtime(settings_for(store_url), tools=[NOTE], provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), tools=[NOTE], provider=provider) as runtime:
         assert text_of(await send(runtime, ALL)) == '{"city": "Rome"}'
         await send(runtime, None)
     wanted = {**NOTHING, "schema": SCHEMA, "sampling": (0.25, 0.5, 77, ("END",))}
@@ -89,13 +89,13 @@ async def test_a_call_is_forced_once_and_the_schema_holds_after_it(sqlite_url: s
     ]
 
 
-async def test_a_turn_that_goes_on_after_a_pause_has_the_options_of_the_one_that_paused(store_url: str) -> None:
+async def test_a_turn_that_goes_on_after_a_pause_has_the_options_of_the_one_that_paused(sqlite_url: str) -> None:
     wipe = Tool("note", "Wipe it.", NOTE.parameters, _note, level="dangerous")
     provider = ScriptedProvider(
         [ToolCall("c1", "note", {"text": "x"}), ToolCall("c2", "pick", {"city": "a"}), '{"city": "Rome"}', "plain"]
     )
     given = replace(ALL, tool_choice="note", instruction="Be brief.", client_request={"id": "theirs"})
-    settings = settings_for(store_url)
+    settings = settings_for(sqlite_url)
     async with open_runtime(settings, tools=[wipe], provider=provider) as runtime:
         await send(runtime, given)
     async with open_runtime(settings, tools=[wipe], provider=provider) as runtime:  # another process takes the answers
@@ -116,13 +116,15 @@ async def test_a_turn_that_goes_on_after_a_pause_has_the_options_of_the_one_that
     assert [request.system.endswith("Be brief.") for request in provider.requests] == [True, True, True, False]
 
 
-async def test_a_turn_that_goes_on_after_a_pause_offers_the_client_tools_of_the_one_that_paused(store_url: str) -> None:
+async def test_a_turn_that_goes_on_after_a_pause_offers_the_client_tools_of_the_one_that_paused(
+    sqlite_url: str,
+) -> None:
     wipe = Tool("note", "Wipe it.", NOTE.parameters, _note, level="dangerous")
     show = Tool("show", "Show it.", SCHEMA, _note)
     provider = ScriptedProvider(
         [ToolCall("c1", "note", {"text": "x"}), ToolCall("c2", "pick", {"city": "a"}), "seen", "plain"]
     )
-    settings = settings_for(store_url)
+    settings = settings_for(sqlite_url)
     async with open_runtime(settings, tools=[wipe], provider=provider) as runtime:
         await send(runtime, None, client_tools=[PICK, SHOW])
     async with open_runtime(settings, tools=[wipe, show], provider=provider) as runtime:  # the name is taken since

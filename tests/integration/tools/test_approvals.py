@@ -379,11 +379,11 @@ async def test_t3_adks_confirmation_of_a_users_tool_is_the_same_request(sqlite_u
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
 
 
-async def test_t3_the_model_reads_why_a_tool_with_adks_confirmation_was_refused(store_url: str) -> None:
+async def test_t3_the_model_reads_why_a_tool_with_adks_confirmation_was_refused(sqlite_url: str) -> None:
     sent: list[str] = []
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(_confirmed(sent), require_confirmation=True)])
     provider = ScriptedProvider([ToolCall("c1", "send_it", {"to": "bob"}), "done"])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         [request] = await ask(runtime)
         assert (request.hint, request.payload) == ("", None), "ADK's own hint says nothing more than the call"
         await collect(approve(runtime, "s", "c1", approved=False, reason="Bob has left"))
@@ -391,7 +391,7 @@ async def test_t3_the_model_reads_why_a_tool_with_adks_confirmation_was_refused(
     assert sent == []
 
 
-async def test_t3_the_model_reads_why_a_tool_that_asks_by_its_own_code_was_refused(store_url: str) -> None:
+async def test_t3_the_model_reads_why_a_tool_that_asks_by_its_own_code_was_refused(sqlite_url: str) -> None:
     def pay(tool_context: ToolContext) -> dict[str, str]:
         """Pay, when a person agreed."""
         if tool_context.tool_confirmation is None:
@@ -402,7 +402,7 @@ async def test_t3_the_model_reads_why_a_tool_that_asks_by_its_own_code_was_refus
 
     root = LlmAgent(name="mine", model="openai/x", tools=[pay])
     provider = ScriptedProvider([ToolCall("c1", "pay", {}), "it waits", "a pity"])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         [request] = await ask(runtime)
         assert (request.hint, request.payload) == ("Pay 30?", {"limit": 30})
         await collect(approve(runtime, "s", "c1", approved=False, reason="too much"))

@@ -175,16 +175,16 @@ async def test_a_provider_of_ones_own_gives_the_credential(sqlite_url: str, vaul
 
 @pytest.mark.parametrize("answer", ["allowed", "https://vault.example/done?code=c&state=n1", "adk"])
 async def test_a_provider_of_ones_own_lets_the_user_allow_the_access(
-    store_url: str, vault: VaultProvider, answer: str
+    sqlite_url: str, vault: VaultProvider, answer: str
 ) -> None:
     consent = OAuth2Auth(auth_uri="https://vault.example/allow?state=n1", state="n1")
     vault.has = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=consent)
-    async with open_runtime(settings_for(store_url), root_agent=agent([vault_tool()])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([vault_tool()])) as runtime:
         [request] = requests(await ask(runtime))
         assert (request.scheme_type, request.auth_url) == ("vault", "https://vault.example/allow?state=n1")
     vault.has, asked = KEY, vault.has  # the user allowed it meanwhile
     value = asked.model_dump(mode="json", exclude_none=True) if answer == "adk" else answer
-    async with open_runtime(settings_for(store_url), root_agent=agent([vault_tool()], "done")) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([vault_tool()], "done")) as runtime:
         for wrong in ("", "https://vault.example/done?code=c&state=n2", "https://vault.example/done?error=no"):
             with pytest.raises(InvalidAnswer):
                 await submit_credential(runtime, "s", request.id, wrong)
@@ -237,13 +237,13 @@ async def test_a_toolset_without_a_configuration_does_not_ask(sqlite_url: str, o
         assert results(await ask(runtime)) == [{"account": None}]
 
 
-async def test_toolsets_ask_before_their_tools_are_listed(store_url: str, oauth: OAuthServer) -> None:
+async def test_toolsets_ask_before_their_tools_are_listed(sqlite_url: str, oauth: OAuthServer) -> None:
     config = oauth.config()
-    async with open_runtime(settings_for(store_url), root_agent=agent([Toolset(oauth, config)])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([Toolset(oauth, config)])) as runtime:
         [request] = requests(await ask(runtime))
     assert config.exchanged_auth_credential is None, "the configuration is shared by all users"
-    async with open_runtime(settings_for(store_url), root_agent=agent([Toolset(oauth, config)])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([Toolset(oauth, config)])) as runtime:
         events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         assert (status(events), results(events)) == ("done", [{"account": "alice"}])
-    async with open_runtime(settings_for(store_url), root_agent=agent([Toolset(oauth, config)])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([Toolset(oauth, config)])) as runtime:
         assert results(await ask(runtime, "again")) == [{"account": "alice"}]

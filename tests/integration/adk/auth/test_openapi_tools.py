@@ -72,18 +72,18 @@ async def test_a_tool_of_an_openapi_document_uses_the_configuration(
 
 @pytest.mark.parametrize("make", [oauth_config, openid], ids=["OAuth", "OpenID Connect"])
 async def test_a_tool_of_an_openapi_document_asks_once(
-    store_url: str, oauth: OAuthServer, make: Callable[[OAuthServer], AuthConfig]
+    sqlite_url: str, oauth: OAuthServer, make: Callable[[OAuthServer], AuthConfig]
 ) -> None:
     """Its token is in the state of the session, where ADK keeps it, and encrypted."""
-    async with open_runtime(settings_for(store_url), root_agent=rest_agent(oauth, make(oauth))) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=rest_agent(oauth, make(oauth))) as runtime:
         [request] = requests(await ask(runtime))
     async with open_runtime(
-        settings_for(store_url), root_agent=agent([rest_tools(oauth, make(oauth))], "done")
+        settings_for(sqlite_url), root_agent=agent([rest_tools(oauth, make(oauth))], "done")
     ) as runtime:
         events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         assert (status(events), results(events)) == ("done", [{"user": "alice"}])
         exported = "".join([line async for line in runtime.sessions.export_lines("s")])
-    async with open_runtime(settings_for(store_url), root_agent=rest_agent(oauth, make(oauth), 4)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=rest_agent(oauth, make(oauth), 4)) as runtime:
         events = await ask(runtime, "again")
         assert (requests(events), results(events)) == ([], [{"user": "alice"}])
         assert oauth.grants == ["authorization_code"]

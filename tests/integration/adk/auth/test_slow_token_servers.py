@@ -47,11 +47,11 @@ async def until_asked(oauth: OAuthServer) -> None:
 
 @every_tool
 async def test_attack_22_others_are_served_while_a_token_server_hangs(
-    store_url: str, oauth: OAuthServer, make: Tools
+    sqlite_url: str, oauth: OAuthServer, make: Tools
 ) -> None:
     oauth.public = make is TOOLS["a function without a secret"]
     root = agent([make(oauth)], CALLS[0], "hello bob", "done")
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         [request] = requests(await ask(runtime))
         address = await oauth.allow(request.auth_url)
         oauth.hangs = True
@@ -67,11 +67,11 @@ async def test_attack_22_others_are_served_while_a_token_server_hangs(
 
 @every_tool
 async def test_attack_22_the_limit_ends_the_wait_for_a_token_server(
-    store_url: str, oauth: OAuthServer, make: Tools, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, oauth: OAuthServer, make: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool_credentials, "LIMIT_S", 0.2)
     oauth.public = make is TOOLS["a function without a secret"]
-    async with open_runtime(settings_for(store_url), root_agent=agent([make(oauth)])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([make(oauth)])) as runtime:
         [request] = requests(await ask(runtime))
         address = await oauth.allow(request.auth_url)
         oauth.hangs = True

@@ -65,10 +65,10 @@ READY: dict[str, tuple[Make, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("scenario", READY)
-async def test_a_credential_of_the_application_asks_no_user(store_url: str, oauth: OAuthServer, scenario: str) -> None:
+async def test_a_credential_of_the_application_asks_no_user(sqlite_url: str, oauth: OAuthServer, scenario: str) -> None:
     make, expected = READY[scenario]
     script = [ToolCall("c1", "account", {}), "first", ToolCall("c2", "account", {}), "second"]
-    async with open_runtime(settings_for(store_url), root_agent=agent([make(oauth)], *script)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([make(oauth)], *script)) as runtime:
         events = await ask(runtime) + await ask(runtime, "again")
         assert requests(events) == []
         assert results(events) == [expected, expected]
@@ -136,11 +136,11 @@ ASKING: dict[str, Callable[[OAuthServer], AuthConfig]] = {
 
 @pytest.mark.parametrize("scenario", ASKING)
 async def test_a_user_allows_the_access_once_for_all_processes(
-    store_url: str, oauth: OAuthServer, scenario: str
+    sqlite_url: str, oauth: OAuthServer, scenario: str
 ) -> None:
     make = ASKING[scenario]
     oauth.public = scenario == "a client without a secret"
-    async with open_runtime(settings_for(store_url), root_agent=agent([tool_with(oauth, make(oauth))])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([tool_with(oauth, make(oauth))])) as runtime:
         [request] = requests(await ask(runtime))
     assert request.scheme_type == ("openIdConnect" if scenario == "OpenID Connect" else "oauth2")
     if scenario == "OpenID Connect":
@@ -149,26 +149,26 @@ async def test_a_user_allows_the_access_once_for_all_processes(
         assert "prompt=consent" in request.auth_url
         assert "audience=the+api" in request.auth_url or "audience=the%20api" in request.auth_url
     async with open_runtime(
-        settings_for(store_url), root_agent=agent([tool_with(oauth, make(oauth))], "done")
+        settings_for(sqlite_url), root_agent=agent([tool_with(oauth, make(oauth))], "done")
     ) as runtime:
         events = await give(runtime, request.id, await oauth.allow(request.auth_url) + "#")
         assert (status(events), results(events)) == ("done", [{"account": "alice"}])
     if not oauth.public:
         assert set(oauth.client_methods) == {"post" if scenario == "a secret in the body" else "basic"}
     oauth.expire_all()
-    async with open_runtime(settings_for(store_url), root_agent=agent([tool_with(oauth, make(oauth))])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([tool_with(oauth, make(oauth))])) as runtime:
         events = await ask(runtime, "again")
         assert requests(events) == []
         assert oauth.grants == ["authorization_code"]
 
 
-async def test_two_tools_with_one_key_ask_once(store_url: str, oauth: OAuthServer) -> None:
+async def test_two_tools_with_one_key_ask_once(sqlite_url: str, oauth: OAuthServer) -> None:
     config = oauth.config()
     tools = [tool_with(oauth, config, name) for name in ("one", "two")]
     calls = [ToolCall("c1", "one", {}), ToolCall("c2", "two", {})]
-    async with open_runtime(settings_for(store_url), root_agent=agent(tools, calls)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(tools, calls)) as runtime:
         [request] = requests(await ask(runtime))
-    async with open_runtime(settings_for(store_url), root_agent=agent(tools, "both")) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent(tools, "both")) as runtime:
         events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         assert (status(events), text_of(events)) == ("done", "both")
         assert results(events) == [{"account": "alice"}, {"account": "alice"}]
@@ -176,12 +176,12 @@ async def test_two_tools_with_one_key_ask_once(store_url: str, oauth: OAuthServe
 
 
 async def test_a_token_that_cannot_be_refreshed_is_given_to_the_tool_as_it_is(
-    store_url: str, oauth: OAuthServer
+    sqlite_url: str, oauth: OAuthServer
 ) -> None:
     oauth.expires_in = 1
     script = [ToolCall("c1", "account", {}), "first", ToolCall("c2", "account", {}), "second"]
     root = agent([tool_with(oauth, oauth.config())], *script)
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         [request] = requests(await ask(runtime))
         await give(runtime, request.id, await oauth.allow(request.auth_url))
         oauth.refused_grants.add("refresh_token")
@@ -192,12 +192,12 @@ async def test_a_token_that_cannot_be_refreshed_is_given_to_the_tool_as_it_is(
 
 
 @pytest.mark.parametrize("tool", ["function", "OpenAPI"])
-async def test_a_refresh_token_that_is_not_replaced_stays_valid(store_url: str, oauth: OAuthServer, tool: str) -> None:
+async def test_a_refresh_token_that_is_not_replaced_stays_valid(sqlite_url: str, oauth: OAuthServer, tool: str) -> None:
     oauth.expires_in, oauth.rotates = 1, False
     config = oauth.config()
     script = [step for n in range(3) for step in (ToolCall(f"c{n}", "account", {}), "done")]
     made: Any = tool_with(oauth, config) if tool == "function" else rest_tools(oauth, config)
-    async with open_runtime(settings_for(store_url), root_agent=agent([made], *script)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([made], *script)) as runtime:
         [request] = requests(await ask(runtime))
         await give(runtime, request.id, await oauth.allow(request.auth_url))
         for _ in range(2):
@@ -220,9 +220,9 @@ async def test_an_address_of_the_configuration_is_where_the_user_goes(sqlite_url
 # -- who asks, and who answers ----------------------------------------------------------------------------------------
 
 
-async def test_an_answer_cannot_choose_the_key_or_the_token_endpoint(store_url: str, oauth: OAuthServer) -> None:
+async def test_an_answer_cannot_choose_the_key_or_the_token_endpoint(sqlite_url: str, oauth: OAuthServer) -> None:
     """ADK's clients send the whole configuration back, which they may have changed."""
-    async with open_runtime(settings_for(store_url), root_agent=agent([tool_with(oauth, oauth.config())])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent([tool_with(oauth, oauth.config())])) as runtime:
         [request] = requests(await ask(runtime))
         query = parse_qs(urlsplit(await oauth.allow(request.auth_url)).query)
         elsewhere = OAuthServer(url="http://127.0.0.1:1", client_secret="a secret of the client").config(key="another")
@@ -234,7 +234,7 @@ async def test_an_answer_cannot_choose_the_key_or_the_token_endpoint(store_url: 
         assert [kept.key for kept in await runtime.credentials.list()] == ["account"]
 
 
-async def test_an_agent_that_was_asked_for_a_credential_transfers_back(store_url: str, oauth: OAuthServer) -> None:
+async def test_an_agent_that_was_asked_for_a_credential_transfers_back(sqlite_url: str, oauth: OAuthServer) -> None:
     def root(*script: Any) -> LlmAgent:
         model = ProviderLlm(ScriptedProvider(script), "m")
         child = LlmAgent(name="child", model=model, tools=[tool_with(oauth, oauth.config())])
@@ -244,10 +244,10 @@ async def test_an_agent_that_was_asked_for_a_credential_transfers_back(store_url
         return ToolCall(call_id, "transfer_to_agent", {"agent_name": name})
 
     asking = root(to("child", "t1"), ToolCall("c1", "account", {}))
-    async with open_runtime(settings_for(store_url), root_agent=asking) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=asking) as runtime:
         [request] = requests(await ask(runtime))
         assert request.author == "child"
-    async with open_runtime(settings_for(store_url), root_agent=root(to("root", "t2"), "back")) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root(to("root", "t2"), "back")) as runtime:
         events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         assert (status(events), text_of(events)) == ("done", "back")
         assert results(events)[0] == {"account": "alice"}

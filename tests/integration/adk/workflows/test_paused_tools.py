@@ -306,8 +306,8 @@ OWN_CALLS = {
 
 @pytest.mark.parametrize("resumable", [False, True], ids=["", "resumable"])
 @pytest.mark.parametrize("name", OWN_CALLS)
-async def test_a_node_awaits_the_result_of_its_own_call(store_url: str, name: str, resumable: bool) -> None:
-    await run_scenario(store_url, OWN_CALLS[name], resumable=resumable)
+async def test_a_node_awaits_the_result_of_its_own_call(sqlite_url: str, name: str, resumable: bool) -> None:
+    await run_scenario(sqlite_url, OWN_CALLS[name], resumable=resumable)
 
 
 async def test_a_node_that_made_a_call_takes_a_result_and_no_update(sqlite_url: str) -> None:
@@ -321,13 +321,13 @@ async def test_a_node_that_made_a_call_takes_a_result_and_no_update(sqlite_url: 
         assert await awaited_results(runtime, "s") == []
 
 
-async def test_a_task_that_asks_with_a_text_is_called_again_with_the_answer(store_url: str) -> None:
+async def test_a_task_that_asks_with_a_text_is_called_again_with_the_answer(sqlite_url: str) -> None:
     script: list[Any] = [ToolCall("t1", "child", {"request": "book"}), "Which city?"]
     script += [ToolCall("t2", "child", {"request": "book Rome"}), ToolCall("f1", "finish_task", {"result": "booked"})]
     provider = ScriptedProvider([*script, "It is booked."])
     model = ProviderLlm(provider, "m")
     root = LlmAgent(name="root", model=model, sub_agents=[LlmAgent(name="child", model=model, mode="task")])
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         assert await runtime.run("s", "book a room") == "Which city?"
         assert await runtime.run("s", "Rome") == "It is booked."
     result = results_in(provider.requests[2])["t1"]

@@ -208,5 +208,5 @@ async def test_routes_and_contexts_work_as_in_adk(sqlite_url: str, name: str) ->
 
 @pytest.mark.parametrize("resumable", [False, True], ids=["", "resumable"])
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_answers_are_read_as_in_adk(store_url: str, name: str, resumable: bool) -> None:
-    await run_scenario(store_url, ANSWERS[name], resumable=resumable)
+async def test_answers_are_read_as_in_adk(sqlite_url: str, name: str, resumable: bool) -> None:
+    await run_scenario(sqlite_url, ANSWERS[name], resumable=resumable)
