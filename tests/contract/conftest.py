@@ -1,6 +1,33 @@
-"""Run the contract on both databases, and on SQLite in both threads: otherwise the speed of the disk would choose."""
+"""Run the contract on both databases, and where order matters on SQLite in both threads.
+
+Otherwise the speed of the disk would choose the thread.
+"""
 
 import pytest
+
+_IN_BOTH_THREADS = {
+    "test_adk_session_service",
+    "test_client_histories",
+    "test_content_races",
+    "test_event_ids",
+    "test_event_log",
+    "test_fork_and_rewind",
+    "test_idempotency",
+    "test_queue",
+    "test_queued_files",
+    "test_session_state",
+    "test_single_statement_append",
+    "test_store",
+    "test_take_over",
+}
+"""Modules about appends, turns and what happens at once; an operation runs by the same code in either thread."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that needs a store on each database."""
+    if "store_url" in metafunc.fixturenames:
+        at_once = ["sqlite_at_once"] if metafunc.module.__name__.rpartition(".")[2] in _IN_BOTH_THREADS else []
+        metafunc.parametrize("store_url", [*at_once, "sqlite_in_thread", "postgres"], indirect=True)
 
 
 @pytest.fixture
@@ -18,7 +45,7 @@ def sqlite_in_thread_url(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> st
     return sqlite_url
 
 
-@pytest.fixture(params=["sqlite_at_once", "sqlite_in_thread", "postgres"])
+@pytest.fixture
 def store_url(request: pytest.FixtureRequest) -> str:
     """Each database, and each thread of SQLite."""
     return request.getfixturevalue(f"{request.param}_url")
