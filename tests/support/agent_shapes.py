@@ -319,6 +319,6 @@ class Mixture:
 
 
 MIXTURES: dict[str, MakeAgent] = {
-    **{f"mixture {seed}": lambda j, seed=seed: Mixture(j, seed).draw() for seed in range(12)},
-    **{f"graph {seed}": lambda j, seed=seed: Mixture(j, seed).workflow() for seed in range(4)},
+    **{f"mixture {seed}": lambda j, seed=seed: Mixture(j, seed).draw() for seed in range(6)},
+    **{f"graph {seed}": lambda j, seed=seed: Mixture(j, seed).workflow() for seed in range(3)},
 }
