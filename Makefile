@@ -69,10 +69,9 @@ packages: setup
 	@$(MAKE) --no-print-directory --jobs=1 sandbox pooler browser
 
 test: setup  ## run every test
-	@$(MAKE) --no-print-directory --jobs packages downloads collect
 	@$(MAKE) --no-print-directory --jobs check pythons suite
 
-suite:
+suite: packages downloads collect
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 
 # for people who change code: SQLite only, with its writes in one way, few examples of each property, types of the source

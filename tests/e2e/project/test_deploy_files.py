@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.project.test_wheel import ROOT, uv
+from tests.e2e.project.test_wheel import ROOT, share_bytecode, uv
 from tests.support.clients import packages
 from tests.support.processes import TIMEOUT_S
 
@@ -63,6 +63,7 @@ def test_the_steps_of_the_containerfile_make_a_server_that_a_probe_finds_healthy
                 assert done.returncode == 0, done.stderr
             case _:
                 pass
+    share_bytecode(app / ".venv")
     data = tmp_path / "data"
     data.mkdir()
     settings = [assignments(rest) for name, rest in final if name == "ENV"]
