@@ -33,7 +33,7 @@ _PATHS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
 _TIMEOUT_S = 600.0
-_START_TIMEOUT_MS = 60_000
+_START_TIMEOUT_MS = 120_000
 
 
 class BrowserNotFound(Exception):

@@ -13,7 +13,7 @@ from tests.browser.chromium import FLAGS, find_or_install
 from tests.browser.page_monitor import PageMonitor
 from tests.browser.site import Site, serving_script
 
-_TIMEOUT_MS = 60_000  # generous: the machine may be busy
+_TIMEOUT_MS = 120_000  # generous: the machine may be busy
 _VIEWPORT = ViewportSize(width=1280, height=720)  # Playwright's own
 expect.set_options(timeout=_TIMEOUT_MS)
 
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as driver:
         path = await asyncio.to_thread(find_or_install)
-        browser = await driver.chromium.launch(executable_path=path, args=FLAGS, timeout=2 * _TIMEOUT_MS)
+        browser = await driver.chromium.launch(executable_path=path, args=FLAGS, timeout=_TIMEOUT_MS)
         yield browser
         await browser.close()
 

@@ -129,7 +129,7 @@ async def test_a_case_is_saved_edited_run_and_its_failure_opened(page: Page, sit
         await row.get_by_role("link", name="Open the conversation and its trace").click()
     failed = await opening.value
     await expect(answer(failed)).to_contain_text("I will not.")
-    await failed.get_by_role("button", name="Trace of this answer").last.click(timeout=8000)
+    await failed.get_by_role("button", name="Trace of this answer").last.click()
     await expect(failed.get_by_role("tabpanel", name="Trace")).to_contain_text("refund")
     await failed.close()
     titles = [session.display_title for session in await site.runtime.sessions.list()]

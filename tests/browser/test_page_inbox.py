@@ -13,7 +13,7 @@ from lango.messages import ToolCall
 from lango.store.engine.database import Operation
 from tests.browser.page_actions import answer, send, session_id, wait_until_finished
 from tests.browser.page_monitor import check_accessibility
-from tests.browser.site import Site, serving_script
+from tests.browser.site import TIMEOUT_S, Site, serving_script
 from tests.support.runtimes import store_of
 
 
@@ -40,7 +40,7 @@ def inbox(page: Page) -> Locator:
 async def ask_elsewhere(site: Site, session: str, path: str, call_id: str) -> None:
     """Let a tool ask in a conversation that no page shows."""
     site.script.add(ToolCall(call_id, "erase", {"path": path}))
-    async with httpx.AsyncClient(base_url=site.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=site.url, timeout=TIMEOUT_S) as client:
         await client.post(f"/v1/sessions/{session}/messages", json={"text": f"erase {path}"})
 
 
@@ -104,7 +104,7 @@ async def test_a_request_that_expires_is_closed_in_the_conversation(page: Page, 
 
 async def test_failed_turns_are_listed_and_run_again(page: Page, site: Site) -> None:
     site.script.add(ValueError("boom"), ValueError("bang"), "and then it works")
-    async with httpx.AsyncClient(base_url=site.url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=site.url, timeout=TIMEOUT_S) as client:
         await client.post("/v1/sessions/broken/messages", json={"text": "first of all"})
         await client.post("/v1/sessions/broken/messages", json={"text": "do it"})
     await page.goto(site.url)

@@ -12,7 +12,7 @@ from lango.threads import Abandoned, run_in_thread, stop_if_abandoned, use_share
 
 _MANY = 40
 """More than the threads of any pool."""
-_WAIT_S = 60.0
+_WAIT_S = 120.0
 
 
 def for_user(user: str, function: Callable[[], Any]) -> "asyncio.Task[Any]":

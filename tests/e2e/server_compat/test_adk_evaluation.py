@@ -16,6 +16,7 @@ from google.adk.evaluation.eval_metrics import EvalStatus
 
 from lango import Settings, open_runtime
 from lango.server.app import create_app
+from tests.support.processes import TIMEOUT_S
 from tests.support.servers import adk_agents
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK's routes with the old names
@@ -58,7 +59,7 @@ async def our_server(folder: Path) -> AsyncGenerator[Peer]:
 
 def client_of(app: Any) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))
-    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=60)
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=TIMEOUT_S)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Files of messages live outside their rows: a window is loaded without them, and a model still reads them."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -187,7 +186,7 @@ async def test_a_queued_message_with_a_file_outlives_its_process(tmp_path: Path)
         again = Gate(effect="none")
         again.may_end.set()
         async with open_runtime(settings_for(f"sqlite:///{copy}"), provider=_answers(), tools=[again.tool]) as resumed:
-            await asyncio.wait_for(until_idle(resumed), 60)
+            await until_idle(resumed)
             assert await store_of(resumed).read(check_database, "sqlite") == []
             if not await rows(store_of(resumed), "SELECT 1 FROM sessions"):
                 continue

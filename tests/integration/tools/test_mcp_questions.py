@@ -64,7 +64,7 @@ async def rest(events: AsyncIterator[TurnEvent]) -> tuple[str, TurnDone]:
 
 async def test_a_question_is_answered_within_the_call_through_any_process(store_url: str) -> None:
     # the time limit of the tool does not run while the user is asked
-    settings = settings_for(store_url, STDIO, tool_timeout_s=20)
+    settings = settings_for(store_url, STDIO, tool_timeout_s=TIMEOUT_S)
     provider = ScriptedProvider([ToolCall("c1", "order", {}), "thanks", ToolCall("c2", "sign_in", {}), "signed in"])
     async with (
         open_runtime(settings, provider=provider) as runtime,

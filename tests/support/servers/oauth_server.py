@@ -59,7 +59,7 @@ class OAuthServer:
     """The API refuses every token."""
     refused_grants: set[str] = field(default_factory=set[str])
     may_answer: threading.Event = field(default_factory=threading.Event)
-    """Token requests wait for it, if the server `hangs`; for a minute at most, so that no test hangs with them."""
+    """Token requests wait for it, if the server `hangs`; for two minutes at most, so that no test hangs with them."""
     hangs: bool = False
     asked: threading.Event = field(default_factory=threading.Event)
     """A token request has come."""
@@ -204,7 +204,7 @@ def oauth_server(**options: Any) -> Generator[OAuthServer]:
             form = {name: values[0] for name, values in parse_qs(body).items()}
             server.asked.set()
             if server.hangs:
-                server.may_answer.wait(60)
+                server.may_answer.wait(120)
             server.client_methods.append("basic" if self.headers["Authorization"] else "post")
             secret = "" if server.public else server.client_secret
             if _client_of(self.headers["Authorization"] or "", form) != (CLIENT_ID, secret):
