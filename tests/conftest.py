@@ -18,11 +18,12 @@ if TYPE_CHECKING:  # the tests of the pure core run where neither ADK nor a data
     from lango.store import Store
     from tests.support.empty_databases import PostgresDatabases, SqliteTemplate
 
-# a loaded machine is slow, not wrong; what fails today fails tomorrow: other examples are looked for on purpose
+# a loaded machine is slow, not wrong; what fails today fails tomorrow: `make examples` looks for others, and for more
 settings.register_profile(
     "lango",
     deadline=None,
     derandomize=True,
+    max_examples=60,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.register_profile("search", settings.get_profile("lango"), derandomize=False, max_examples=1_000)

@@ -26,7 +26,7 @@ _IN_BOTH_THREADS = {
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that needs a store on each database."""
     if "store_url" in metafunc.fixturenames:
-        at_once = ["sqlite_at_once"] if metafunc.module.__name__.rpartition(".")[2] in _IN_BOTH_THREADS else []
+        at_once = ["sqlite_at_once"] if metafunc.definition.path.stem in _IN_BOTH_THREADS else []
         metafunc.parametrize("store_url", [*at_once, "sqlite_in_thread", "postgres"], indirect=True)
 
 
