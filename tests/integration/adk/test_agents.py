@@ -340,3 +340,10 @@ def test_the_problem_of_a_users_agent_is_reported_in_one_line(code: str, problem
     with pytest.raises(ConfigError, match=problem) as raised:
         load_agent(str(file))
     assert "\n" not in str(raised.value)
+
+
+async def test_an_agent_may_have_any_name_that_adk_runs(store_url: str) -> None:
+    root = LlmAgent(name="größe", model=Own(answers=[types.Part(text="3")]))
+    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+        assert await runtime.run("s", "how big?") == "3"
+        assert [session.name.app_name for session in await runtime.sessions.list()] == ["größe"]

@@ -77,7 +77,8 @@ def build_app(
         }
         app = found.model_copy(update=update)
     else:
-        app = App(name=settings.app_name, root_agent=root, plugins=[plugin])
+        # an agent may have a name that ADK refuses for an `App`, and takes from its Runner all the same
+        app = App.model_construct(name=settings.app_name, root_agent=root, plugins=[plugin])
     check_features(app)
     return app
 
