@@ -11,7 +11,7 @@ import pytest
 from google.adk.events import Event, EventActions
 from google.adk.sessions import Session
 from google.genai import types
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -546,6 +546,7 @@ async def test_any_events_survive_export_and_import(sqlite_url: str, events_: li
         lines = await exported(sessions)
         assert all("\n" not in line[:-1] for line in lines)
         assert "".join(lines).encode().decode() == "".join(lines)
+        assume(not any('"file_data":' in line for line in lines))  # an import replaces the addresses of files
         await sessions.import_lines(lines, user_id="alice", session_id="copy")
         assert (await exported(sessions, "copy"))[2:] == lines[2:]
         loaded = [await service.get_session(app_name="app", user_id="alice", session_id=id_) for id_ in ("s", "copy")]
