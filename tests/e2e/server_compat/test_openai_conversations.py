@@ -86,6 +86,8 @@ async def test_items_are_listed_page_by_page_and_read(client: AsyncOpenAI) -> No
     assert await client.conversations.items.retrieve(added.data[2].id or "", conversation_id=made.id) == added.data[2]
     with pytest.raises(openai.NotFoundError):
         await client.conversations.items.retrieve("msg_in_0_0", conversation_id=made.id)
+    with pytest.raises(openai.BadRequestError, match="after: the list has no item 'msg_in_0_0'"):
+        await client.conversations.items.list(made.id, after="msg_in_0_0")
 
 
 async def test_tools_are_items(client: AsyncOpenAI) -> None:

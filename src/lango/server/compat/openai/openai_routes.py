@@ -18,7 +18,7 @@ from lango.server.compat.openai.completion import Completion, OpenAiErrorBody, e
 from lango.server.compat.openai.files.uploaded_files import UploadedFiles
 from lango.server.compat.session_selection import SESSION_PREFIX, NamedConversation
 from lango.server.context import CurrentUser, ServerContext
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.sse import EventStreamResponse
@@ -110,12 +110,21 @@ async def create_completion(
     return await completion.response(headers)
 
 
+def page_start(ids: Sequence[str], after: str | None) -> int:
+    """Return where the page after an item begins. An unknown item is refused: its client would read all again."""
+    if not after:
+        return 0
+    if after not in ids:
+        raise bad_request(f"after: the list has no item {after!r}, or no longer; leave it out to begin anew")
+    return ids.index(after) + 1
+
+
 def item_page(
     items: Sequence[dict[str, Any]], after: str | None, limit: int, order: Literal["asc", "desc"]
 ) -> dict[str, Any]:
     """Return the page of a list, the oldest item first, that follows the item `after` in the wanted order."""
     ordered = items if order == "asc" else items[::-1]
-    start = next((place for place, item in enumerate(ordered, 1) if item["id"] == after), 0)
+    start = page_start([item["id"] for item in ordered], after)
     page = ordered[start : start + limit]
     return {
         "object": "list",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.messages import ToolCall, byte_size
+from lango.server.compat.openai.openai_routes import page_start
 from lango.server.compat.openai.responses.output_items import call_outcome
 from lango.server.compat.openai.responses.response_ids import approval_request_id, response_id
 from lango.server.compat.openai.responses.stored_input import KeptInstruction, kept_instructions, message_items
@@ -142,7 +143,7 @@ async def shown_page(
 ) -> dict[str, Any]:
     """Return a page of items with their files. It ends early where the files have as many bytes as a conversation."""
     ordered = items if order == "asc" else items[::-1]
-    start = next((place for place, item in enumerate(ordered, 1) if item.id == after), 0)
+    start = page_start([item.id for item in ordered], after)
     page: list[ConversationItem] = []
     left = user.settings.server.limits.max_conversation_bytes
     for item in ordered[start : start + limit]:
