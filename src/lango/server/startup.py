@@ -137,3 +137,10 @@ def configure_logging(log_format: str, level: str = "info") -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("lango").setLevel(level.upper())
     logging.getLogger("google_adk").setLevel(logging.CRITICAL)
+    for name in ("a2a.server.routes.jsonrpc_dispatcher", "a2a.utils.error_handlers"):
+        logging.getLogger(name).addFilter(_is_server_fault)
+
+
+def _is_server_fault(record: logging.LogRecord) -> bool:
+    """Whether a record of A2A's SDK is about the server: it logs each wrong request, some with tracebacks."""
+    return record.levelno >= logging.ERROR and not record.getMessage().startswith("Failed to ")

@@ -21,7 +21,7 @@ from a2a.types import (
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError
 from a2a.utils.grpc_status import status_from_call
 from google.rpc.error_details_pb2 import RetryInfo
-from grpc import aio
+from grpc import StatusCode, aio
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
@@ -38,6 +38,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("a2a")
     with serving(folder, f"sqlite:///{folder}/lango.db", rest=GRPC) as running:
         yield running
+
+
+async def grpc_address(server: Server) -> str:
+    async with server.client() as http:
+        card = (await http.get("/.well-known/agent-card.json")).json()
+    (address,) = [one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
+    return address
 
 
 def retry_delay_s(error: A2AClientError) -> int:
@@ -65,6 +72,15 @@ async def test_tasks_are_listed_and_cancelled(server: Server, tmp_path: Path) ->
         held = await begin(client, message(f"hold {tmp_path / 'never'}"))
         cancelled = await client.cancel_task(CancelTaskRequest(id=held.task.id))
         assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
+
+
+async def test_a_message_that_cannot_be_parsed_is_the_clients_fault(server: Server) -> None:
+    for method in ("GetTask", "SubscribeToTask"):
+        async with aio.insecure_channel(await grpc_address(server)) as channel:
+            with pytest.raises(aio.AioRpcError, match="wire format") as refused:
+                await channel.unary_unary(f"/lf.a2a.v1.A2AService/{method}")(b"\xff\xff")
+        assert refused.value.code() == StatusCode.INVALID_ARGUMENT
+    assert "Traceback" not in server.log.read_text()
 
 
 async def test_a_message_over_the_limit_of_a_body_is_refused(tmp_path: Path, sqlite_url: str) -> None:
@@ -138,10 +154,8 @@ async def test_the_open_calls_of_an_address_are_limited(tmp_path: Path, sqlite_u
 async def test_connections_that_call_nothing_are_limited_and_closed(tmp_path: Path, sqlite_url: str) -> None:
     limits = "limits.max_connections = 3\nlimits.head_timeout_s = 1"
     with serving(tmp_path, sqlite_url, server=limits, rest=GRPC) as server:
-        async with server.client() as http:
-            card = (await http.get("/.well-known/agent-card.json")).json()
-        (address,) = [one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
-        opened = [await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2])) for _ in range(6)]
+        host, _, port = (await grpc_address(server)).rpartition(":")
+        opened = [await asyncio.open_connection(host, int(port)) for _ in range(6)]
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 received = [await reader.read() for reader, _ in opened]  # to the end of each
@@ -214,10 +228,7 @@ async def test_a_call_has_a_span_and_the_card_the_public_address(tmp_path: Path,
     assert (statuses, asked.failed) == (["OK", "NOT_FOUND"], False)
     public = f'{GRPC}\ngrpc_address = "agents.example:443"'
     with serving(tmp_path / "public", sqlite_url, rest=public) as server:
-        async with server.client() as http:
-            card = (await http.get("/.well-known/agent-card.json")).json()
-    (address,) = [one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
-    assert address == "agents.example:443"
+        assert await grpc_address(server) == "agents.example:443"
 
 
 def test_a_port_that_is_taken_and_a_missing_package_are_one_sentence(

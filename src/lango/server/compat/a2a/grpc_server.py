@@ -17,6 +17,7 @@ from a2a.types import ListTasksRequest
 from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server  # pyright: ignore[reportUnknownVariableType]
 from a2a.utils.errors import A2AError, InternalError
 from a2a.utils.grpc_status import GRPC_STATUS_DETAILS_BIN_KEY
+from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import (
@@ -181,27 +182,24 @@ class _Admission(aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        codecs = handler.request_deserializer, handler.response_serializer
-        if handler.unary_unary is not None:
-            return unary_unary_rpc_method_handler(self._limit_call(handler.unary_unary), *codecs)
+        parse, serialize = handler.request_deserializer, handler.response_serializer
+        answer: Callable[..., Any] | None = handler.unary_unary
+        if answer is not None:
+
+            async def limited_answer(data: bytes, context: _Context) -> Any:
+                async with self._place(context):
+                    return await answer(await _parsed(parse, data, context), context)
+
+            return unary_unary_rpc_method_handler(limited_answer, None, serialize)
         assert handler.unary_stream, "A2A has no other calls"
         stream = _while_allowed(handler.unary_stream, lambda: self._authenticator.verify(authorization))
-        return unary_stream_rpc_method_handler(self._limit_stream(stream), *codecs)
 
-    def _limit_call(self, answer: Callable[..., Any]) -> Callable[..., Any]:
-        async def limited(request: Any, context: _Context) -> Any:
-            async with self._place(context):
-                return await answer(request, context)
-
-        return limited
-
-    def _limit_stream(self, stream: Callable[..., Any]) -> Callable[..., Any]:
-        async def limited(request: Any, context: _Context) -> AsyncGenerator[Any]:
-            async with self._place(context), aclosing(stream(request, context)) as items:
+        async def limited_stream(data: bytes, context: _Context) -> AsyncGenerator[Any]:
+            async with self._place(context), aclosing(stream(await _parsed(parse, data, context), context)) as items:
                 async for item in items:
                     yield item
 
-        return limited
+        return unary_stream_rpc_method_handler(limited_stream, None, serialize)
 
     @asynccontextmanager
     async def _place(self, context: _Context) -> AsyncGenerator[None]:
@@ -215,6 +213,15 @@ class _Admission(aio.ServerInterceptor):
             yield
         finally:
             self._clients.remove(client)
+
+
+async def _parsed(parse: Callable[[bytes], Any] | None, data: bytes, context: _Context) -> Any:
+    """Parse a message; gRPC itself would log a broken one as a fault of the server, and answer UNKNOWN."""
+    assert parse, "each call of A2A has a message"
+    try:
+        return parse(data)
+    except DecodeError:
+        await context.abort(StatusCode.INVALID_ARGUMENT, "the message is not one of A2A in protobuf's wire format")
 
 
 def _client_of(context: _Context) -> str:
