@@ -123,12 +123,26 @@ async def test_the_turns_of_an_import_are_no_tasks(tmp_path: Path, store_url: st
         assert "no task" in (await call(server, "GetTask", id=task.id))["error"]["message"]
 
 
+async def test_an_empty_message_is_refused(server: Server) -> None:
+    sent = {"messageId": uuid.uuid4().hex, "role": "ROLE_USER", "parts": [{"text": ""}]}
+    refused = (await call(server, "SendMessage", message=sent))["error"]
+    assert (refused["code"], "the message is empty" in refused["message"]) == (-32602, True)
+
+
 @pytest.mark.parametrize("unknown", [{"file": {"name": "a.txt"}}, {}])
 async def test_a_part_without_known_content_is_refused(server: Server, unknown: dict[str, Any]) -> None:
     sent = {"messageId": uuid.uuid4().hex, "role": "ROLE_USER", "parts": [{"text": "see"}, unknown]}
     refused = (await call(server, "SendMessage", message=sent))["error"]
     assert refused["code"] == -32602
     assert "part 2" in refused["message"]
+
+
+async def test_wrong_requests_leave_no_traceback_in_the_log(server: Server) -> None:
+    for params in ({"id": 5}, {"id": {"deep": [1]}}, {"id": "unknown"}):
+        assert (await call(server, "GetTask", **params))["error"]["code"] in (-32602, -32001)
+    async with server.client(**{"A2A-Version": PROTOCOL_VERSION_1_0}) as http:
+        assert (await http.post(f"/a2a/{AGENT}", json={"jsonrpc": "2.0", "id": 1})).json()["error"]["code"] == -32600
+    assert "a2a." not in server.log.read_text()
 
 
 async def test_without_keys_there_is_no_extended_card(server: Server) -> None:

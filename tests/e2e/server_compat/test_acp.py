@@ -262,6 +262,9 @@ async def test_files_of_the_editor_reach_the_model(config: Path) -> None:
         assert read.endswith("[notes.txt](file:///p/notes.txt)")
         with pytest.raises(RequestError, match="is not base64"):
             await ask(connection, session, helpers.image_block("?", "image/png"))
+        for empty in ((), ("",)):
+            with pytest.raises(RequestError, match="prompt: the message is empty"):
+                await ask(connection, session, *empty)
 
 
 async def test_errors_are_the_protocols_own(config: Path) -> None:

@@ -35,6 +35,12 @@ template = "Review {change}, not {this}."
 arguments = { change = "What changed." }
 """
 ERAS = ["2026-07-28", "legacy"]
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
 SHOP = '''
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -264,6 +270,8 @@ async def test_bad_requests_are_errors_of_the_protocol(server: Server, era: str)
             await client.call_tool("nobody", {"message": "hello"})
         for arguments, said in (
             ({}, "message: say what to send"),
+            ({"message": ""}, "message: say what to send"),
+            ({"message": "", "session": "s"}, "message: say what to send"),
             ({"message": 3}, "Expected `str | null`, got `int`"),
             ({"message": "hello", "color": "red"}, "color"),
             ({"message": "hello", "session": "a/b"}, "session"),
@@ -330,15 +338,24 @@ async def test_keys_hold_and_another_users_sessions_do_not_exist(tmp_path: Path)
 async def check_that_a_connection_is_its_owners(server: Server, owner: str, other: str) -> None:
     """A client with the id of a connection of another user gets nothing by it."""
     accept = {"Accept": "application/json, text/event-stream"}
-    info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}
     async with server.client(**accept) as client:
-        opened = await client.post("/mcp", json=initialize, headers={"Authorization": f"Bearer {owner}"})
+        opened = await client.post("/mcp", json=INITIALIZE, headers={"Authorization": f"Bearer {owner}"})
         known = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "Mcp-Protocol-Version": "2025-11-25"}
         ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
         for key, status in ((owner, 200), (other, 404)):
             headers = {**known, "Authorization": f"Bearer {key}"}
             assert (await client.post("/mcp", json=ping, headers=headers)).status_code == status
+
+
+async def test_the_stream_of_a_connection_opens_and_that_of_an_unknown_one_is_refused(server: Server) -> None:
+    async with server.client(Accept="application/json, text/event-stream") as client:
+        assert (await client.get("/mcp")).status_code == 400
+        assert (await client.get("/mcp", headers={"Mcp-Session-Id": "unknown"})).status_code == 404
+        opened = await client.post("/mcp", json=INITIALIZE)
+        known = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "Mcp-Protocol-Version": "2025-11-25"}
+        async with client.stream("GET", "/mcp", headers=known) as stream:
+            assert (stream.status_code, stream.headers["content-type"]) == (200, "text/event-stream")
+        assert (await client.delete("/mcp", headers=known)).status_code == 200
 
 
 async def test_pages_of_other_sites_may_not_call(server: Server) -> None:

@@ -103,7 +103,7 @@ class Tasks:
         if message.role != Role.ROLE_USER:
             raise InvalidParamsError("message.role: a client sends messages of the role ROLE_USER")
         if not message.parts:
-            raise InvalidParamsError("message.parts: the message is empty")
+            raise InvalidParamsError("message.parts: the message is empty; send a text, a file or data")
         if unknown := [at for at, part in enumerate(message.parts, 1) if part.WhichOneof("content") is None]:
             raise InvalidParamsError(f"message.parts: part {unknown[0]} has none of text, raw, url and data")
         await self._user.check_token_quota()
@@ -116,6 +116,8 @@ class Tasks:
         if known is None:
             turn_request = TurnRequest(key, options=_options(task_id, message))
             text, files = to_text(message.parts), to_attachments(message.parts)
+            if not text and not files:
+                raise InvalidParamsError("message.parts: the message is empty; send a text, a file or data")
             await self._user.submit(context_id, SubmittedMessage(text, files, request=turn_request))
         return await self.find(task_id)
 

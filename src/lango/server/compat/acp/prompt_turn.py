@@ -18,7 +18,7 @@ from lango.messages import Attachment
 from lango.server.compat.acp.session_updates import ToolCalls, TurnUpdates
 from lango.server.compat.inline_files import read_base64_file
 from lango.server.context import AgentUser
-from lango.server.errors import turn_api_error
+from lango.server.errors import bad_request, turn_api_error
 from lango.server.streaming.turn_streams import TurnRef
 from lango.submissions import SubmittedAnswer, SubmittedMessage
 from lango.waits import Answer, ApprovalWait, Approve, NewGrant, Refuse
@@ -167,7 +167,7 @@ class PromptTurn:
 
 
 def read_prompt(blocks: Sequence[ContentBlock]) -> SubmittedMessage:
-    """Return the message of a prompt. Raise `ApiError` for a file that is not in base64."""
+    """Return the message of a prompt. Raise `ApiError` for an empty one, or a file that is not in base64."""
     texts, files = list[str](), list[Attachment]()
     for block in blocks:
         match block:
@@ -184,4 +184,7 @@ def read_prompt(blocks: Sequence[ContentBlock]) -> SubmittedMessage:
                 files.append(read_base64_file(len(files) + 1, None, block.mime_type, block.data))
             case _:
                 pass
-    return SubmittedMessage("".join(texts), files)
+    text = "".join(texts)
+    if not text and not files:
+        raise bad_request("prompt: the message is empty; send a text or a file")
+    return SubmittedMessage(text, files)

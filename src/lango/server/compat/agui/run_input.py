@@ -98,8 +98,8 @@ def _parse_message(number: int, message: Mapping[str, Any]) -> agui.Message:
 
 def _not_agui(error: ValidationError, *place: str) -> ApiError:
     found = error.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS]
-    problems = {".".join([*place, *map(str, problem["loc"])][:3]) for problem in found}
-    return bad_request(f"this is not a valid AG-UI RunAgentInput: {', '.join(sorted(problems))}")
+    problems = {f"{'.'.join([*place, *map(str, problem['loc'])][:3])}: {problem['msg'][:200]}" for problem in found}
+    return bad_request(f"this is not a valid AG-UI RunAgentInput: {'; '.join(sorted(problems))}")
 
 
 async def submit_run(user: AgentUser, run_input: agui.RunAgentInput) -> tuple[list[TurnRef], dict[str, Any]]:

@@ -130,10 +130,10 @@ class AgentCall:
             if given.session is None or given.message is not None:
                 raise InvalidAnswer("wait: send it with its session and an answer, without a message")
             return await self._answer_stored(given.session, given.wait, given.answer)
-        if given.message is not None:
+        if given.message:
             await self._user.check_token_quota()
             return await self._user.submit(given.session or f"mcp-{uuid.uuid4().hex}", SubmittedMessage(given.message))
-        if given.session is None:
+        if given.session is None or given.message is not None:
             raise InvalidAnswer("message: say what to send to the agent, or name a session to read its answer")
         session = await self._user.get_session(given.session)
         if (newest := await self._user.runtime.turns.current(session)) is None:

@@ -114,9 +114,13 @@ class _SdkResponse(Response):
 
         from lango.server.compat.mcp.agent_server import CLIENT_LEFT
 
-        is_open = False
+        is_open, was_body_read = False, scope["method"] == "GET"  # by the route, to notice a client that leaves
 
         async def receive_and_note() -> Message:
+            nonlocal was_body_read
+            if was_body_read:
+                was_body_read = False
+                return {"type": "http.request", "body": b"", "more_body": False}
             message = await receive()
             if message["type"] == "http.disconnect":
                 scope["state"][CLIENT_LEFT] = True
