@@ -126,19 +126,23 @@ async def run_and_copy(
 
 
 async def copy_after_each_commit(runtime: Runtime, folder: Path, run: Callable[[], Awaitable[None]]) -> list[Path]:
-    """Copy the store `first.db` of a runtime after each commit while something runs."""
+    """Copy the store `first.db` of a runtime after each commit while something runs, unless only a heartbeat is new."""
     copies: list[Path] = []
+    newest: dict[str, Any] = {}
     database: Any = vars(store_of(runtime))["_database"]
     write = database.write
     copying = asyncio.Lock()
     numbers = itertools.count()
 
     async def write_and_copy(*args: Any, **kwargs: Any) -> Any:
+        nonlocal newest
         result = await write(*args, **kwargs)
         async with copying:
             copy = folder / f"after-{next(numbers):03d}.db"
             await asyncio.to_thread(copy_store, folder / "first.db", copy)
-            if _has_a_turn(copy):  # the process may have announced itself first
+            content = _content(copy)
+            if content.get("turns") and content != newest:  # a group of writes has one commit
+                newest = content
                 copies.append(copy)  # complete: the task may be cancelled meanwhile, with the end of its turn
         return result
 
@@ -150,10 +154,13 @@ async def copy_after_each_commit(runtime: Runtime, folder: Path, run: Callable[[
     return copies
 
 
-def _has_a_turn(copy: Path) -> bool:
+def _content(copy: Path) -> dict[str, Any]:
+    """Return the rows of each table, without the heartbeats of processes."""
     connection: Any = apsw.Connection(str(copy))
+    tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('owners', 'replicas')"
     try:
-        return bool(connection.execute("SELECT 1 FROM turns LIMIT 1").fetchall())
+        names = [name for [name] in connection.execute(tables).fetchall()]
+        return {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in names}
     finally:
         connection.close()
 
