@@ -14,7 +14,9 @@ import pytest
 TESTS = Path(__file__).parents[2]
 CLOCKS = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "thread_time", "ru_utime")
 DURATION = re.compile(r"(^|_)(elapsed|took|duration|latency|lateness|ms|milliseconds)(_s|_ms)?$")
-MAY_JUDGE = re.compile(rf"{'|'.join(CLOCKS)}|{DURATION.pattern.replace('(^|_)', '').replace('$', '')}(?!\w)")
+MAY_JUDGE = re.compile(
+    rf"{'|'.join(CLOCKS)}|{DURATION.pattern.replace('(^|_)', '(?<![A-Za-z0-9])').replace('$', '')}(?!\w)"
+)
 """What a test contains that judges by a clock: parsing takes longer than looking for it."""
 GIVING_UP = re.compile(r"(^|_)TIMEOUT_S$|^(end|until|deadline|left)$")
 
