@@ -128,7 +128,9 @@ def test_attack_18_a_second_head_on_the_same_connection_has_the_same_limit(hasty
     with opened(hasty, "GET /healthz HTTP/1.1\nHost: localhost\n\n") as connection:
         answered = b""
         while not answered.endswith(b"}"):
-            answered += connection.recv(65536)
+            piece = connection.recv(65536)
+            assert piece, "the first head came in time"
+            answered += piece
         connection.sendall(b"GET /healthz HTT")
         assert answer_on(connection) == (0, "")
 
