@@ -73,6 +73,32 @@ async def test_markdown_is_rendered(page: Page, site: Site) -> None:
     await expect(link).to_have_attribute("target", "_blank")
 
 
+ARABIC = """مرحبا `code` بالعالم
+
+- واحد
+
+```text
+plain
+```
+
+Latin"""
+
+
+async def test_arabic_runs_from_right_to_left_and_the_text_around_it_does_not(page: Page, site: Site) -> None:
+    site.script.add(ARABIC)
+    await page.goto(site.url)
+    box = page.get_by_role("textbox", name="Message")
+    await box.fill("مرحبا")
+    await expect(box).to_have_css("direction", "rtl")
+    await ask(page, "مرحبا", "Latin")
+    newest = answer(page)
+    await expect(newest.locator("p").first).to_have_css("direction", "rtl")
+    await expect(newest.locator("li")).to_have_css("direction", "rtl")
+    await expect(newest.locator("pre")).to_have_css("direction", "ltr")
+    await expect(newest.locator("p").last).to_have_css("direction", "ltr")
+    await expect(page.locator(".bubble").last).to_have_css("unicode-bidi", "plaintext")
+
+
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 FORMULAS = rf"""Inline $a_1 * b_2 * c$ and \(x_{{1}} < y_{{2}}\) and $$e = m_0 c^2$$, but it costs $5 or $10 *now*.
 

@@ -79,6 +79,7 @@ const marked = new Marked({
 /** @param {import("../vendor/marked.js").Token[]} tokens @returns {DocumentFragment} */
 function toFragment(tokens) {
   const fragment = sanitizeMarkdown(marked.parser(tokens));
+  for (const block of fragment.children) block.setAttribute("dir", "auto"); // Arabic and Hebrew run from right to left
   for (const pre of fragment.querySelectorAll("pre")) frameCode(pre);
   for (const table of fragment.querySelectorAll("table")) {
     const frame = el("div", { class: "table", tabindex: "0", role: "group", "aria-label": "Table" });
