@@ -3,7 +3,7 @@
 from typing import Any, assert_never, cast
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from lango.errors import ProviderProtocolError
 from lango.json_values import is_nested_deeper_than, read_json
@@ -114,6 +114,26 @@ class ReplyAssembler:
             malformed=tuple(call for call in calls if isinstance(call, MalformedCall)),
             usage=self._usage,
         )
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the answer so far as a JSON object, also one that never ends, or None if nothing came."""
+        if not (self._text or self._thoughts or self._open or self._calls or self._finish):
+            return None
+        calls = [self._calls[index].finished() for index in sorted(self._calls)]
+        return {
+            "text": "".join(self._text),
+            "thoughts": "".join([*(thought.text for thought in self._thoughts), *self._open]),
+            "calls": [
+                {
+                    "id": call.id,
+                    "name": call.name,
+                    "arguments": call.input if isinstance(call, ToolCall) else call.arguments,
+                }
+                for call in calls
+            ],
+            "finish": (self._finish.detail or self._finish.reason) if self._finish else "",
+            "usage": {name: count for name, count in asdict(self._usage).items() if count is not None},
+        }
 
     def _add_thought(self, delta: ThoughtDelta) -> None:
         if delta.text:

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from lango.messages import Media, Message, ToolCall
 from lango.providers import Request, TextDelta, ToolSpec, anthropic, gemini, openai, openai_responses
-from lango.providers.call_log import AnswerParts
 from lango.providers.protocol import CallDelta, Finish, ThoughtDelta, UsageDelta
+from lango.providers.reply_assembly import ReplyAssembler
 from lango.providers.request_view import CallView, MessageView, RequestView, ToolView, request_changes, request_view
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -89,7 +89,7 @@ def test_two_requests_are_compared() -> None:
 
 
 def test_an_answer_is_merged_while_it_comes() -> None:
-    parts = AnswerParts()
+    parts = ReplyAssembler()
     assert parts.to_json() is None
     pieces = [CallDelta(0, "c1", "look", '{"a":'), CallDelta(1, "c2", "see", "{"), CallDelta(0, arguments=" 1}")]
     end = [UsageDelta(5, None), UsageDelta(None, 2), Finish("tool_calls", "tool_use")]

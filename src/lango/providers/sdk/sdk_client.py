@@ -3,9 +3,7 @@
 import asyncio
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar, Generic, Protocol, TypedDict, TypeVar, Unpack, cast
 from weakref import WeakKeyDictionary
@@ -15,7 +13,7 @@ from msgspec import Struct
 from lango.errors import MissingDependency, ProviderError
 from lango.providers.call_log import note_request, note_response
 from lango.providers.protocol import Delta, EmbeddingRequest, Embeddings, Request
-from lango.providers.sdk.error_translation import Translate, VendorRequest, translate_errors
+from lango.providers.sdk.error_translation import VendorRequest, translate_errors
 from lango.providers.sdk.json_answers import stream_json
 
 T = TypeVar("T")
@@ -140,10 +138,21 @@ class SdkProvider(ABC, Generic[T]):
     async def _close_client(self, client: T) -> None:
         await cast("Any", client).close()
 
-    def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+    async def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Send a request and yield its answer, with errors translated; closing the iterator closes the connection."""
         exchange = VendorRequest(self.name, request.model, self._api_key)
-        send = partial(self._send, request, exchange)
-        return stream_answer(send, self._reader(request, exchange), self.translate, exchange)
+        reader = self._reader(request, exchange)
+        with translate_errors(self.translate, exchange):
+            async with await self._send(request, exchange) as answer:
+                events = aiter(answer)
+                try:
+                    async for event in events:
+                        for delta in reader.deltas(event):
+                            yield delta
+                finally:
+                    await _end_generators(events)
+                for delta in reader.end():
+                    yield delta
 
     def _generated_client(self, package: str, kind: str) -> T:
         """Make a client of OpenAI's or Anthropic's SDK, which one generator makes."""
@@ -157,26 +166,6 @@ class SdkProvider(ABC, Generic[T]):
                 event_hooks={"request": [note_request], "response": [note_response]}
             ),
         )
-
-
-async def stream_answer(
-    send: Callable[[], Awaitable[AbstractAsyncContextManager[AsyncIterable[Any]]]],
-    reader: StreamReader,
-    translate: Translate,
-    exchange: VendorRequest,
-) -> AsyncGenerator[Delta, None]:
-    """Send a request and yield its answer, with errors translated; closing the iterator closes the connection."""
-    with translate_errors(translate, exchange):
-        async with await send() as answer:
-            events = aiter(answer)
-            try:
-                async for event in events:
-                    for delta in reader.deltas(event):
-                        yield delta
-            finally:
-                await _end_generators(events)
-            for delta in reader.end():
-                yield delta
 
 
 async def _end_generators(events: AsyncIterator[Any]) -> None:

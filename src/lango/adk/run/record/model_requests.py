@@ -47,7 +47,7 @@ async def store_requests(turn: TurnRun) -> None:
         exchanges[:] = [exchange for exchange in exchanges if exchange.duration_s is None]
     if not ended:
         return
-    size = sum(len(one.request) + len(one.response) + one.answer.size for _, one in ended)
+    size = sum(len(one.request) + len(one.response) for _, one in ended)
     if size > _LARGE_BYTES:
         new = await asyncio.to_thread(_to_rows, ended, kept.settings.max_request_bytes)
     else:
