@@ -5,7 +5,7 @@ the idempotency key of the slot finds the turn that it may have stored. `record`
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import astuple
@@ -111,17 +111,12 @@ LIMIT 1
 """
 
 
-class ScheduleId(Struct, frozen=True):
+class ScheduleId(NamedTuple):
     """The name of a schedule: its app, its user and its id."""
 
     app_name: str
     user_id: str
     id: str
-
-    @property
-    def values(self) -> tuple[str, str, str]:
-        """The columns that find it."""
-        return self.app_name, self.user_id, self.id
 
 
 class StoredSchedule(Struct, frozen=True):
@@ -212,13 +207,13 @@ def add_schedule(
         raise ScheduleRefused("the schedule has no time that is still to come: give a later time or end")
     check_at = due_at(name.id, spec, slot)
     text = dumps(to_builtins(spec))
-    yield _INSERT, (*name.values, text, now, quota_id, tokens_per_day, slot, check_at)
+    yield _INSERT, (*name, text, now, quota_id, tokens_per_day, slot, check_at)
     return (yield from get_schedule(name))
 
 
 def get_schedule(name: ScheduleId, *, lock: bool = False) -> Operation[StoredSchedule]:
     """Return a schedule; raise `ScheduleNotFound` if there is none."""
-    rows = yield (_LOCK if lock else _READ), name.values
+    rows = yield (_LOCK if lock else _READ), name
     if not rows:
         raise ScheduleNotFound(f"there is no schedule {name.id!r}")
     return _to_schedule(rows[0])
@@ -252,7 +247,7 @@ def change_schedule(
         check_at = None
     if stored.run_requested_at is not None:
         check_at = now
-    yield _CHANGE, (dumps(to_builtins(new)), int(is_paused), slot, seen, check_at, *name.values)
+    yield _CHANGE, (dumps(to_builtins(new)), int(is_paused), slot, seen, check_at, *name)
     return (yield from get_schedule(name))
 
 
@@ -265,20 +260,20 @@ def _has_turn(stored: StoredSchedule, slot: float) -> Operation[bool]:
 def request_run(name: ScheduleId) -> Operation[StoredSchedule]:
     """Ask for a run now; while one is asked for, that is the same request."""
     [[now]] = yield _NOW, ()
-    yield _REQUEST_RUN, (now, *name.values)
+    yield _REQUEST_RUN, (now, *name)
     return (yield from get_schedule(name))
 
 
 def delete_schedule(name: ScheduleId) -> Operation[bool]:
     """Delete a schedule and its history; return whether it existed. Its sessions stay."""
-    deleted = yield _DELETE, name.values
-    yield _DELETE_RUNS, name.values
+    deleted = yield _DELETE, name
+    yield _DELETE_RUNS, name
     return bool(deleted)
 
 
 def read_runs(name: ScheduleId, limit: int = KEPT_RUNS) -> Operation[Sequence[Row]]:
     """Read the history of a schedule, the newest first: its rows, each with the status and the end of its turn."""
-    return (yield _RUNS, (*name.values, limit))
+    return (yield _RUNS, (*name, limit))
 
 
 # -- running ----------------------------------------------------------------------------------------------------------
@@ -297,7 +292,7 @@ def claim_due(app_name: str, limit: int, lease_s: float) -> Operation[Claimed]:
     [[now]] = yield _NOW, ()
     found = [_to_schedule(row) for row in (yield _DUE, (app_name, now, limit))]
     for one in found:
-        yield _SET_CHECK, (now + lease_s, *one.name.values)
+        yield _SET_CHECK, (now + lease_s, *one.name)
     return Claimed(now, now + lease_s, found)
 
 
@@ -305,7 +300,7 @@ def release_claims(names: Sequence[ScheduleId], until: float) -> Operation[None]
     """Let another process run schedules that this one claimed until a time and does not run."""
     [[now]] = yield _NOW, ()
     for name in names:
-        yield _RELEASE, (now, *name.values, until)
+        yield _RELEASE, (now, *name, until)
 
 
 def find_open_run(schedule: StoredSchedule, slot: float, *, manual: bool) -> Operation[OpenRun | bool]:
@@ -314,7 +309,7 @@ def find_open_run(schedule: StoredSchedule, slot: float, *, manual: bool) -> Ope
     Else return whether the slot was started before: the schedule has changed since.
     """
     name = schedule.name
-    if (yield _IS_STARTED, (*name.values, slot, int(manual))):
+    if (yield _IS_STARTED, (*name, slot, int(manual))):
         return True
     if schedule.last_key is None:
         return False
@@ -341,18 +336,18 @@ def record(schedule: StoredSchedule, progress: Progress) -> Operation[StoredSche
             started and started.turn_key,
             progress.handled_request,
             progress.check_at,
-            *name.values,
+            *name,
             schedule.revision,
             -1 if schedule.next_slot is None else schedule.next_slot,
             -1 if progress.handled_request is None else progress.handled_request,
         ),
     )
-    if not advanced and not (yield _READ, name.values):
+    if not advanced and not (yield _READ, name):
         return None
     for run in progress.runs:
         if advanced or run is started:
             slot, outcome, reason, manual, *of_turn = astuple(run)
-            yield _ADD_RUN, (*name.values, slot, int(manual), outcome, reason, *of_turn)
+            yield _ADD_RUN, (*name, slot, int(manual), outcome, reason, *of_turn)
     if progress.runs:
-        yield _PRUNE, name.values
+        yield _PRUNE, name
     return (yield from get_schedule(name)) if advanced else None

@@ -200,15 +200,16 @@ async def test_a_process_that_hangs_after_the_submission_is_replaced_and_the_slo
 ) -> None:
     hung = asyncio.Event()
 
-    class Hanging(runtime_schedules._ScheduleRun):  # pyright: ignore[reportPrivateUsage]
-        async def _attempt(self, *args: Any, **kwargs: Any) -> Any:
-            result = await super()._attempt(*args, **kwargs)
-            if not hung.is_set():
-                hung.set()
-                await asyncio.Event().wait()
-            return result
+    attempt: Any = runtime_schedules.DueSchedules._attempt  # pyright: ignore[reportPrivateUsage]
 
-    monkeypatch.setattr(runtime_schedules, "_ScheduleRun", Hanging)
+    async def hanging(*args: Any, **kwargs: Any) -> Any:
+        result = await attempt(*args, **kwargs)
+        if not hung.is_set():
+            hung.set()
+            await asyncio.Event().wait()
+        return result
+
+    monkeypatch.setattr(runtime_schedules.DueSchedules, "_attempt", hanging)
     one = open_runtime(settings_for(store_url, drain_s=0.0), provider=ScriptedProvider(["ok"]))
     two = open_runtime(settings_for(store_url), provider=ScriptedProvider(["never"]))
     async with one as first, two as second:

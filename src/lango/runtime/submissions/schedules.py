@@ -236,7 +236,7 @@ class DueSchedules:
         async def run_one(schedule: StoredSchedule) -> None:
             try:
                 with wait_for_database("short"):
-                    await _ScheduleRun(self._store, self._accept, self._on_start).run(schedule, claimed.now)
+                    await self._run(schedule, claimed.now)
             except StoreError as error:  # the claim runs out, and the slot is submitted again
                 self._store.outages.warn(f"schedule {schedule.name.id} could not run yet: {error}")
             except Stopping:
@@ -250,16 +250,7 @@ class DueSchedules:
             await self._store.write(release_claims, left, claimed.until)
         return bool(claimed.schedules)
 
-
-class _ScheduleRun:
-    """Runs the due slots of one schedule."""
-
-    def __init__(self, store: Store, accept: Accept, on_start: Callable[[RunningTurn], None]) -> None:
-        self._store = store
-        self._accept = accept
-        self._on_start = on_start
-
-    async def run(self, schedule: StoredSchedule, now: float) -> None:
+    async def _run(self, schedule: StoredSchedule, now: float) -> None:
         """Run what a person asked for, then the slots that are due, until the schedule waits or has changed."""
         while True:
             moved = await self._store.write(record, schedule, await self._step(schedule, now))
