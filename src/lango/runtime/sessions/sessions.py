@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lango.development.failures import Failure
 from lango.development.test_cases import Exchange
-from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
+from lango.errors import SessionExists, StaleSession, TurnRunning
 from lango.events import NodeProgress
 from lango.history import WindowRules
 from lango.messages import StoredBytes
@@ -97,11 +97,11 @@ class Sessions:
 
     async def read(self, session_id: str, *, user_id: str = "user") -> SessionInfo:
         """Read a session with its state and title. Raise `SessionNotFound`."""
-        return await self._store.read(get_titled_session, SessionId(self._app_name, user_id, session_id))
+        return await self._store.read(get_titled_session, self._name(session_id, user_id))
 
     async def find(self, session_id: str, *, user_id: str = "user") -> SessionInfo | None:
         """Find a session with its state; without a title of its own it has none."""
-        return await self._store.read(find_session, SessionId(self._app_name, user_id, session_id))
+        return await self._store.read(find_session, self._name(session_id, user_id))
 
     async def find_by_key(self, key: int) -> SessionInfo | None:
         """Find a session by its `key`, of any app and user."""
@@ -137,7 +137,7 @@ class Sessions:
 
     async def state(self, session_id: str, *, user_id: str = "user", at: int | None = None) -> SessionState:
         """Read the state of a session now, or at a message. Raise `SessionNotFound` or `MessageNotFound`."""
-        return await session_state(self._store, SessionId(self._app_name, user_id, session_id), at)
+        return await session_state(self._store, self._name(session_id, user_id), at)
 
     def check_state(self, delta: Mapping[str, Any]) -> None:
         """Raise `StateRefused` if a change of the state has names or values that clients may not write."""
@@ -151,7 +151,7 @@ class Sessions:
         Raise `StateRefused` for names and values that clients may not write, `SessionNotFound`, or `StaleSession`
         while a turn runs: its agent works with the state that it has read.
         """
-        name = SessionId(self._app_name, user_id, session_id)
+        name = self._name(session_id, user_id)
         await change_state(self._store, name, delta, self._credential_names(), with_answer=with_answer)
 
     async def messages(
@@ -169,7 +169,7 @@ class Sessions:
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
     ) -> SessionUsage:
         """Read what the newest turns used, or the newest before a turn, and what the next request would keep."""
-        name = self._session_id(session_id, user_id)
+        name = self._name(session_id, user_id)
         return await self._store.read(read_usage, name, self._rules(), before=before, limit=limit)
 
     async def usage_by_day(self, since: float, *, user_id: str | None = "user") -> UsageByDay:
@@ -181,7 +181,7 @@ class Sessions:
 
         Raise `SessionNotFound`. Tracebacks are for developers: show them to operators only.
         """
-        return await self._store.read(read_failures, self._session_id(session_id, user_id))
+        return await self._store.read(read_failures, self._name(session_id, user_id))
 
     async def trace(
         self,
@@ -196,7 +196,7 @@ class Sessions:
 
         It may be called while a turn runs. Raise `SessionNotFound`, or `TraceNotFound` if there is no such turn.
         """
-        name, calls = SessionId(self._app_name, user_id, session_id), self._running_calls
+        name, calls = self._name(session_id, user_id), self._running_calls
         return await session_trace(
             self._store, name, turn=turn, before=before, limit=limit, running_calls=calls, prices=self._prices
         )
@@ -206,7 +206,7 @@ class Sessions:
 
         They are kept with the setting `trace.requests`.
         """
-        name = SessionId(self._app_name, user_id, session_id)
+        name = self._name(session_id, user_id)
         return (await self._store.read(read_request, name, request_id))[0]
 
     async def readable_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> ReadableRequest:
@@ -214,11 +214,11 @@ class Sessions:
 
         Raise `TraceNotFound`.
         """
-        return await readable_request(self._store, SessionId(self._app_name, user_id, session_id), request_id)
+        return await readable_request(self._store, self._name(session_id, user_id), request_id)
 
     async def traced_event(self, session_id: str, seq: int, *, user_id: str = "user") -> dict[str, Any]:
         """Read a message as it is stored, even if it was rewound. Raise `MessageNotFound` if there is none."""
-        return await traced_event(self._store, SessionId(self._app_name, user_id, session_id), seq)
+        return await traced_event(self._store, self._name(session_id, user_id), seq)
 
     async def create(
         self,
@@ -240,7 +240,7 @@ class Sessions:
 
     async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionInfo:
         """Set the title of a session; without one, its first words are the title again."""
-        name = self._session_id(session_id, user_id)
+        name = self._name(session_id, user_id)
         await self._store.write(titles.rename_session, name, title)
         return await self.read(session_id, user_id=user_id)
 
@@ -258,7 +258,7 @@ class Sessions:
         None is all messages, 0 only the first state. The messages are shared, not copied: it takes as long for 100,000
         as for ten.
         """
-        name, new, now = self._session_id(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
+        name, new, now = self._name(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
         return await self._store.write_long(forks.fork_session, name, new, at, title, now)
 
     async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionInfo:
@@ -266,7 +266,7 @@ class Sessions:
 
         Nothing is deleted, as in ADK's own rewind. Raise `TurnRunning` while a turn runs or is queued.
         """
-        name, now = self._session_id(session_id, user_id), time.time()
+        name, now = self._name(session_id, user_id), time.time()
         try:
             return await self._store.write_long(rewinds.rewind_session, name, before, now)
         except TurnRunning:
@@ -276,11 +276,11 @@ class Sessions:
 
     async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
         """Delete a session with all its data; return False if there is none. Forks keep the messages they share."""
-        return await self._store.delete_session(SessionId(self._app_name, user_id, session_id))
+        return await self._store.delete_session(self._name(session_id, user_id))
 
     async def check(self, session_id: str, *, user_id: str = "user") -> Sequence[Problem]:
         """Check the stored data of a session, and return the problems; see `lango.store.lifecycle.integrity`."""
-        return await self._store.read(check_session, self._session_id(session_id, user_id))
+        return await self._store.read(check_session, self._name(session_id, user_id))
 
     async def search(
         self, words: str, *, user_id: str = "user", limit: int = 20, indexing: IndexProgress | None = None
@@ -293,7 +293,7 @@ class Sessions:
 
     async def resumptions(self, session_id: str, *, user_id: str = "user") -> Mapping[int, Sequence[Mapping[str, Any]]]:
         """Read when and why turns were resumed, by the message that started each."""
-        session = await self._store.read(get_session, self._session_id(session_id, user_id))
+        session = await self._store.read(get_session, self._name(session_id, user_id))
         return await self._store.read(read_resumptions, session.key)
 
     async def export_lines(
@@ -305,7 +305,7 @@ class Sessions:
 
         A fork is exported with the messages that it shares. Turns that run or begin during the export are left out.
         """
-        name = self._session_id(session_id, user_id)
+        name = self._name(session_id, user_id)
         async with aclosing(export_session(self._store, name, with_app_state=with_app_state)) as lines:
             async for line in lines:
                 yield line
@@ -321,20 +321,18 @@ class Sessions:
 
     async def exchanges(self, session_id: str, *, user_id: str = "user") -> Sequence[Exchange]:
         """Read what was said and called in a session, message by message, as a test case expects it."""
-        return await (await session_cases()).session_exchanges(self._store, self._session_id(session_id, user_id))
+        return await (await session_cases()).session_exchanges(self._store, self._name(session_id, user_id))
 
     async def eval_set(self, session_id: str, *, user_id: str = "user") -> dict[str, Any]:
         """Return a session as an eval set of ADK with one case. Raise `UsageError` if it has no message yet."""
-        return await (await session_cases()).session_eval_set(self._store, self._session_id(session_id, user_id))
+        return await (await session_cases()).session_eval_set(self._store, self._name(session_id, user_id))
 
     async def save_case(self, session_id: str, path: Path, case_id: str, *, user_id: str = "user") -> int:
         """Add a session as a test case to a file in ADK's eval-set format; return how many cases the file has.
 
         Raise `UsageError` if the session has no message yet, or the file has a case of that id.
         """
-        return await (await session_cases()).save_case(
-            self._store, self._session_id(session_id, user_id), case_id, path
-        )
+        return await (await session_cases()).save_case(self._store, self._name(session_id, user_id), case_id, path)
 
     async def import_lines(
         self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None
@@ -354,13 +352,8 @@ class Sessions:
                 return False
         return True
 
-    def _session_id(self, session_id: str, user_id: str) -> SessionId:
-        name = SessionId(self._app_name, user_id, session_id)
-        try:
-            name.check()
-        except Unstorable as error:
-            raise SessionNotFound(f"there is no session {session_id!r}") from error
-        return name
+    def _name(self, session_id: str, user_id: str) -> SessionId:
+        return SessionId(self._app_name, user_id, session_id)
 
     def _new_session_id(self, session_id: str | None, user_id: str) -> SessionId:
         return SessionId(self._app_name, user_id, (session_id or "").strip() or uuid.uuid4().hex)

@@ -33,7 +33,7 @@ _ALL_FIRST_WORDS = f"SELECT s.session_key, {FIRST_WORDS_COLUMN} FROM sessions s"
 def rename_session(name: SessionId, title: str | None) -> Operation[None]:
     """Set the title of a session; None or white space removes it."""
     kept = clean_title(title)
-    if not (yield _SET, (kept, *astuple(name))):
+    if not name.is_storable or not (yield _SET, (kept, *astuple(name))):
         raise SessionNotFound(f"there is no session {name.id!r}")
 
 
