@@ -79,7 +79,7 @@ def _parse_short_int(digits: str) -> int:
 
 
 def is_larger_than(value: Any, size: int) -> bool:
-    """Whether a JSON value has more than `size` characters, or a tenth as many values, in at most so many steps."""
+    """Whether a JSON value has more than `size` characters, or a tenth as many values, in at most `size` steps."""
     pending = [value]
     while pending:
         item = pending.pop()

@@ -68,7 +68,7 @@ class StoredBytes(bytes):
         return self.hash, self.size
 
     def __eq__(self, other: object) -> bool:
-        """Compare the bytes that it stands for with those that another one stands for."""
+        """Compare the bytes of both, loaded or not."""
         return isinstance(other, StoredBytes) and other.hash == self.hash
 
     def __hash__(self) -> int:

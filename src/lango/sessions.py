@@ -193,7 +193,7 @@ class StoredEvent(Struct, frozen=True):
 
     @property
     def text_place(self) -> list[int] | None:
-        """Where its text began, if other agents spoke meanwhile: after which message, and the number of its block.
+        """Where its text began, if other agents spoke until it ended: after which message, and the number of its block.
 
         Messages are numbered as their texts ended.
         """
@@ -230,7 +230,7 @@ NOTE = "lango_note"
 """In the `extra` of a message that Lango wrote to the model in the user's place."""
 
 TEXT_PLACE = "lango_text_place"
-"""In the `extra` of a message whose text grew beside that of another agent: see `StoredEvent.text_place`."""
+"""In the `extra` of a message that was streamed while another agent spoke: see `StoredEvent.text_place`."""
 MAX_BLOCKS = 1_000_000
 """As many events as a turn can have."""
 

@@ -15,7 +15,7 @@ from lango.waits import Answer
 
 
 class TurnRequest(Struct, frozen=True):
-    """What the client's request sets for the turn, besides what it submits."""
+    """What the client's request sets for the turn, in addition to what it submits."""
 
     idempotency_key: str | None = None
     """The same key again returns the same turn; with another request it raises `IdempotencyKeyReused`."""
@@ -44,7 +44,7 @@ class SubmittedMessage(Struct, frozen=True):
     """Earlier messages of the client: stored before this one in the same transaction, and marked as the client's."""
     request: TurnRequest = TurnRequest()
     may_answer: bool = True
-    """Whether it may answer what a workflow asks a person; if not, it is a new message in any case."""
+    """Whether it may answer what a workflow asks a person; if not, it is always a new message."""
 
 
 class SubmittedResults(Struct, frozen=True):

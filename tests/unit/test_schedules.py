@@ -147,7 +147,7 @@ def _until(schedule: ScheduleSpec, end: float) -> list[float]:
         ({"every_s": 40_000_000}, "1 second to 366 days"),
         ({"cron": "9" * 5_000 + " * * * *"}, "an example is"),
         ({"times": ["9999-12-31T00:00"]}, "between 1970 and 2999"),
-        ({"times": ["tomorrow"]}, "is no time; write it as"),
+        ({"times": ["tomorrow"]}, "is not a time; write it as"),
         ({"times": ["2026-01-01T00:00"] * 1_001}, "at most 1,000"),
         ({"cron": "@daily", "jitter_s": 90_000}, "jitter"),
         ({"cron": "@daily", "max_missed": 101}, "max_missed"),

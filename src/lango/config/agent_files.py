@@ -47,7 +47,7 @@ def find_agents(path: str | None) -> list[str]:
 
 
 def agent_location(path: str) -> str:
-    """Return the file and line that define the root agent at a path, as far as its files show it."""
+    """Return the file and line that define the root agent at a path, or the path if its files do not show them."""
     place = Path(path)
     for file in [place / "__init__.py", place / "agent.py"] if place.is_dir() else [place]:
         if line := _root_line(file):

@@ -109,7 +109,7 @@ class AgentSettings(Section):
     prices: dict[str, PriceSettings] = {}
     """Tables of prices by model, with or without its provider; by default those that vendors publish."""
     suggestions: list[str] = []
-    """What the page suggests as a first message; by default how the test cases beside `module` begin."""
+    """What the page suggests as a first message; by default how the test cases in the folder of `module` begin."""
     sub_agents: dict[Identifier, SubAgentSettings] = {}
     """Tables of the agents that the root agent can transfer to, by name."""
 
@@ -207,7 +207,7 @@ class ToolSettings(Section):
     workspace: str = "workspace"
     """The folder that file tools and the shell see; it is created if it is missing."""
     store_in_workspace: bool = False
-    """Whether writing tools may have a workspace that contains the store. It is hidden from them in any case."""
+    """Whether writing tools may have a workspace that contains the store. It is always hidden from them."""
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
     """The sandbox of the shell, which does not run without it. `"none"`: commands have all rights of this user."""
 
@@ -247,7 +247,7 @@ class McpSettings(Section):
     args: list[str] = []
     """The arguments of the command."""
     env: dict[str, str] = {}
-    """Environment variables of the server, besides a few harmless ones."""
+    """Environment variables of the server, in addition to a few harmless ones."""
     url: str = ""
     """The address of a running server."""
     headers: dict[str, str] = {}
@@ -271,7 +271,7 @@ class TelemetrySettings(Section):
 
 
 class TraceSettings(Section):
-    """`[trace]`: what the trace of a session keeps besides its messages."""
+    """`[trace]`: what the trace of a session keeps in addition to its messages."""
 
     requests: bool | None = None
     """Whether requests to models and their responses are stored as they went over the wire, without secrets.

@@ -76,7 +76,7 @@ class McpPromptSettings(Section):
 
 
 class McpServerSettings(Section):
-    """`[server.mcp]`: what the MCP server offers besides the agents."""
+    """`[server.mcp]`: what the MCP server offers in addition to the agents."""
 
     prompts: dict[str, McpPromptSettings] = Field(default={})
     """The tables `[server.mcp.prompts.<name>]`."""
@@ -147,7 +147,7 @@ class ServerSettings(Section):
     allowed_origins: list[str] = Field(default=[])
     """Other origins whose web pages may call the server, such as `"https://app.example"`."""
     allowed_hosts: list[str] = Field(default=[])
-    """Host names of the server, besides those of this machine."""
+    """Host names of the server, in addition to those of this machine."""
     drain_s: Annotated[float, Field(ge=0)] = 20.0
     """How long steps under way may take when the server stops, before their turns are released."""
     webhook_addresses: list[str] = Field(default=[])

@@ -36,7 +36,7 @@ CONFIG_FILE = "lango.toml"
 CONFIG_ENV = "LANGO_CONFIG"
 DEFAULT_MODEL = "local/default"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-"""Of triggers and webhooks: it stands in an address."""
+"""Of triggers and webhooks: it is part of an address."""
 
 
 class Settings(BaseSettings):

@@ -1,4 +1,4 @@
-"""Define the sections of triggers, which other systems call, and of webhooks, by which they are told."""
+"""Define the sections of triggers, which other systems call, and of webhooks, which notify other systems."""
 
 from typing import Annotated, Literal, Self
 

@@ -62,7 +62,7 @@ class EventBase(Struct, frozen=True, tag_field="type"):
 
 
 class Accepted(EventBase, frozen=True, tag="accepted"):
-    """The user's message is stored, and is not lost whatever happens next."""
+    """The user's message is stored, and is not lost if anything fails later."""
 
     turn: int
     waiting: bool = False

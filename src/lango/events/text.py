@@ -39,7 +39,7 @@ def is_withdrawn(event: TurnEvent, withdrawal: TextWithdrawn) -> bool:
 
 
 def _place(event: TextDelta | ThoughtDelta | TextWithdrawn) -> tuple[int, int]:
-    """Return the turn and the block of an event: each turn numbers its blocks anew."""
+    """Return the turn and the block of an event: each turn numbers its own blocks."""
     return turn_of_event(event.id), event.block
 
 
@@ -203,7 +203,7 @@ class FinalText:
                 return ""
 
     def _end_response(self, author: str) -> str:
-        """Return the held text of an author whose response is complete, as far as it was not sent."""
+        """Return the held text, not sent yet, of an author whose response is complete."""
         if author not in self._withdrawn:
             return ""
         withdrawn = self._withdrawn.pop(author)

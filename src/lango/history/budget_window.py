@@ -176,7 +176,7 @@ def _dependencies(messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
         else:
             first, last = sorted((slot.at, slot.result.at))
             last_of[first] = max(last_of[first], last)
-    turn: int | None = None  # the message whose tool messages follow: they belong to its unit in any case
+    turn: int | None = None  # the message whose tool messages follow: they always belong to its unit
     for at, message in enumerate(messages):
         if message.role != "tool":
             turn = at if at in pairing.turns else None
@@ -216,7 +216,7 @@ class _Window:
         )
 
     def _fits(self) -> bool:
-        """Whether all messages fit. The oldest are counted last, and not at all once the room is used up."""
+        """Whether all messages fit. The newest are counted first, and counting stops once the room is used up."""
         left = self.budget_tokens
         for at in reversed(range(len(self.history))):
             left -= self._cost_of(at)
@@ -261,7 +261,7 @@ class _Window:
         self._pinned = set(self.kept)
 
     def _pin_steered_message(self) -> None:
-        """Keep the message that the turn began with, and those that it took in, as far as there is room."""
+        """Keep the messages that the turn took in, and the one that it began with, while there is room."""
         for at in reversed(_user_positions(self.history)):
             message = self.history[at]
             if at not in self.kept and self._cost_of(at) <= self.room:

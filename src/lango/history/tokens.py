@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from splintr import AnyTokenizer
 
 MESSAGE_TOKENS = 4
-"""Tokens of a message besides its content: its role and its delimiters."""
+"""Tokens of a message in addition to its content: its role and its delimiters."""
 CALL_TOKENS = 8
-"""Tokens of a call or result besides its name and its JSON: its id and its delimiters."""
+"""Tokens of a call or result in addition to its name and its JSON: its id and its delimiters."""
 IMAGE_TOKENS = 1_100
-"""Tokens of a picture. Vendors scale pictures to 258-1,600 tokens, whatever their size in bytes."""
+"""Tokens of a picture. Vendors scale pictures of any size to 258-1,600 tokens."""
 MEDIA_TOKENS = 500
 """The least tokens of audio, video or a file, and the estimate if only its address is known."""
 BYTES_PER_MEDIA_TOKEN = 500

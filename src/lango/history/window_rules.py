@@ -35,7 +35,7 @@ class WindowRules(Struct, frozen=True):
     """The budget is what the context window of the model leaves for messages, and less than the configured one."""
 
     max_loaded: int | None = None
-    """The most messages that are loaded for a request, besides its new message, or None for no limit."""
+    """The most messages that are loaded for a request, without its new message, or None for no limit."""
 
     def within(self, loaded: "WindowRules") -> "WindowRules":
         """Return the rules of requests of a model whose messages were loaded under other rules."""

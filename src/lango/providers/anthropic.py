@@ -1,6 +1,6 @@
 """Encode requests for Anthropic's Messages API, and convert its stream to deltas.
 
-A thinking block is sent back exactly as it came, or not at all: its signature covers everything before it. A block
+A thinking block is sent back exactly as it came, or is left out: its signature covers everything before it. A block
 before the text is stored as a thought with its signature. A later block, between text and a tool call, is stored whole
 as the signature of that call, so that it returns to its place.
 """

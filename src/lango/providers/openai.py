@@ -220,7 +220,7 @@ class ChatReader:
 
 
 class _CallNumbers:
-    """Numbers the calls of one answer. Some servers give every parallel call the index 0, or none at all."""
+    """Numbers the calls of one answer. Some servers give every parallel call the index 0, or no index."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -240,7 +240,7 @@ class _CallNumbers:
 
 
 def _thought(delta: "ChoiceDelta") -> str:
-    extra = delta.model_extra or {}  # not OpenAI's: DeepSeek, vLLM, Ollama and OpenRouter send thoughts beside the text
+    extra = delta.model_extra or {}  # not OpenAI's: DeepSeek, vLLM, Ollama and OpenRouter send thoughts, too
     thought = extra.get("reasoning_content") or extra.get("reasoning")
     return thought if isinstance(thought, str) else ""
 

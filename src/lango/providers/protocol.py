@@ -23,7 +23,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 class Thinking(Struct, frozen=True):
-    """How much a model may think before it answers, as far as the vendor's API allows; with None, as its default is."""
+    """How much a model may think before it answers, if the vendor's API can set it; None is the model's default."""
 
     level: Literal["minimal", "low", "medium", "high"] | None = None
     budget_tokens: int | None = None
@@ -128,7 +128,7 @@ class EmbeddingRequest(Struct, frozen=True):
     inputs: Sequence[str] | Sequence[Sequence[int]]
     """Texts, or the tokens of each, where the provider takes them."""
     dimensions: int | None = None
-    """How long the vectors are, where the model lets one choose."""
+    """The length of the vectors, for models that support several."""
 
 
 class Embeddings(Struct, frozen=True):

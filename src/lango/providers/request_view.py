@@ -1,7 +1,7 @@
 """Read the body of a request to any vendor as people read it (system, messages, tools, options), and compare two.
 
-Bodies are stored shortened and redacted, and ADK's own models have others than ours, so whatever is not understood is
-left out instead of refused; the body itself is there, too.
+Bodies are stored shortened and redacted, and those of ADK's own models differ from ours, so a part that is not
+understood is left out; readers also get the body itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -172,7 +172,7 @@ def _text_of(value: Any) -> str:
 
 
 def _decoded(value: Any) -> Any:
-    """Return the value that a text of JSON stands for, or else the text."""
+    """Return the value of a JSON text, or the text itself if it is not JSON."""
     try:
         return json.decode(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
     except DecodeError:

@@ -107,7 +107,7 @@ ON_TIME_S = 60.0
 """A slot that no process came to within this time was missed. A process that died, and the one that takes its place,
 need less."""
 MAX_COUNTED = 1_000
-"""Of more missed slots, only this number is told."""
+"""If more slots were missed, this is the number that is shown."""
 
 
 class MissedSlots(Struct, frozen=True):

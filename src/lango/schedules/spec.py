@@ -61,12 +61,12 @@ class ScheduleSpec(Struct, frozen=True, omit_defaults=True):
     end_at: float | None = None
     """No slot is after it."""
     jitter_s: int = 0
-    """Each slot is delayed by up to so many seconds, always by the same for the same slot."""
+    """Each slot is delayed by up to this many seconds, always by the same for the same slot."""
     missed: Missed = "one"
     """Which slots run that no process came to within a minute: none, the newest, or the newest `max_missed`."""
     max_missed: int = 10
     overlap: Overlap = "queue"
-    """What happens if the last run still goes on: the slot waits for its end, is skipped, or stops it."""
+    """What happens if the last run has not ended: the slot waits for its end, is skipped, or stops it."""
     session: SessionMode = "one"
     """All runs share a session, or each has a new one, or those of a day share one."""
     session_id: str = ""
@@ -202,7 +202,7 @@ def parse_time(text: str, zone: ZoneInfo, what: str) -> float:
         at = (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError, TypeError) as error:
         raise ScheduleRefused(
-            f"{what}: {text!r} is no time; write it as 2026-03-01T07:30 or 2026-03-01T07:30Z"
+            f"{what}: {text!r} is not a time; write it as 2026-03-01T07:30 or 2026-03-01T07:30Z"
         ) from error
     if not 0 <= at < _LATEST:
         raise ScheduleRefused(f"{what}: {text!r} is not between 1970 and 2999")
@@ -213,7 +213,7 @@ def parse_duration_s(text: str, what: str) -> int:
     """Read a duration such as `90s`, `15m`, `2h`, `1d` or `1h30m`, or a number of seconds."""
     found = _DURATION.fullmatch(text.strip())
     if not text.strip() or found is None:
-        raise ScheduleRefused(f"{what}: {text!r} is no duration; write it as 90s, 15m, 2h, 1d or 1h30m")
+        raise ScheduleRefused(f"{what}: {text!r} is not a duration; write it as 90s, 15m, 2h, 1d or 1h30m")
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 

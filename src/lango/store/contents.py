@@ -107,7 +107,7 @@ def add_to_messages(key: int, contents: Mapping[int, Mapping[str, bytes]]) -> Op
 def release_some(key: int, last_seq: int) -> Operation[bool]:
     """Release a few of the contents that a session's messages use, up to one; return whether there may be more.
 
-    Message 0 stands for an import, which holds the contents until its rows use them.
+    Message 0 means an import, which holds the contents until its rows use them.
     """
     rows = yield _SOME_OF_MESSAGES, (key, last_seq)
     for seq, hash_ in rows:
@@ -177,7 +177,7 @@ def blobs_of_event(stored: StoredEvent) -> list[dict[str, Any]]:
 
 
 def contents_of_event(stored: StoredEvent) -> list[StoredBytes]:
-    """Return the contents that the files of a stored message are in, as far as they are not loaded."""
+    """Return the contents that hold those files of a stored message that are not loaded."""
     return [blob["data"] for blob in blobs_of_event(stored) if isinstance(blob.get("data"), StoredBytes)]
 
 

@@ -232,7 +232,7 @@ def list_all_schedules() -> Operation[list[StoredSchedule]]:
 def change_schedule(
     name: ScheduleId, spec: ScheduleSpec | None = None, *, paused: bool | None = None
 ) -> Operation[StoredSchedule]:
-    """Change a schedule, pause it or let it continue with its next slot; slots that passed meanwhile do not run."""
+    """Change a schedule, pause it or let it continue with its next slot; the slots of a pause do not run."""
     stored = yield from get_schedule(name, lock=True)
     [[now]] = yield _NOW, ()
     new = spec or stored.spec
@@ -280,7 +280,7 @@ def read_runs(name: ScheduleId, limit: int = KEPT_RUNS) -> Operation[Sequence[Ro
 
 
 class Claimed(Struct, frozen=True):
-    """Due schedules that no other process runs meanwhile."""
+    """Due schedules that are leased to this process."""
 
     now: float
     until: float
@@ -304,7 +304,7 @@ def release_claims(names: Sequence[ScheduleId], until: float) -> Operation[None]
 
 
 def find_open_run(schedule: StoredSchedule, slot: float, *, manual: bool) -> Operation[OpenRun | bool]:
-    """Return the last run of a schedule if it still goes on: it runs, is queued, or waits for a person.
+    """Return the last run of a schedule if it has not ended: it runs, is queued, or waits for a person.
 
     Else return whether the slot was started before: the schedule has changed since.
     """
@@ -323,7 +323,7 @@ def find_open_run(schedule: StoredSchedule, slot: float, *, manual: bool) -> Ope
 def record(schedule: StoredSchedule, progress: Progress) -> Operation[StoredSchedule | None]:
     """Move a schedule on, and store what became of its slots; return it, or None if it has changed or moved on.
 
-    A run that was started is stored in any case.
+    A run that was started is always stored.
     """
     name = schedule.name
     started = next((run for run in reversed(progress.runs) if run.outcome == "started"), None)

@@ -154,7 +154,7 @@ class Store:
         return deleted
 
     async def purge(self) -> None:
-        """Remove the remains of deleted text from the search index and from the log beside a SQLite file."""
+        """Remove the remains of deleted text from the search index and from the write-ahead log of a SQLite file."""
         await index.purge_index(self._database)
         await self._database.purge()
 
@@ -173,10 +173,10 @@ class Store:
     async def update_search_index(
         self, app_name: str, user_id: str, indexing: index.IndexProgress | None = None
     ) -> None:
-        """Bring the search index of a user's sessions up to date, as far as it can be written."""
+        """Bring the search index of a user's sessions up to date, unless it cannot be written."""
         try:
             await index.update_index(self._database, app_name, user_id, indexing, self.language)
-        except StoreUnavailable as error:  # a file that cannot be written is searched as far as it is indexed
+        except StoreUnavailable as error:  # of a file that cannot be written, the indexed part is searched
             _log.warning("the search index is not up to date: %s", error)
 
     def append(

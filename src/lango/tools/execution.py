@@ -175,7 +175,7 @@ def _log_abandoned(task: "asyncio.Future[Any]") -> None:
 
 
 async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function in a thread of its own: hanging handlers would use up the threads of asyncio's pool."""
+    """Run a function in its own thread: hanging handlers would use up the threads of asyncio's pool."""
 
     def run() -> Any:
         try:

@@ -134,7 +134,7 @@ def _has_default(metadata: list[Any]) -> bool:
 
 
 def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace references by their `$defs`: Gemini rejects a `$ref` with a description beside it.
+    """Replace references by their `$defs`: Gemini rejects a `$ref` next to a description.
 
     A definition that contains itself stays a reference. Raises `ConfigError` above `MAX_INLINED_VALUES`: a few
     definitions that each use another one twice would fill the memory.
@@ -161,7 +161,7 @@ def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
         return put(definitions[name], (*inside, name)) | beside
 
     whole: dict[str, Any] = put(dict(schema), ())
-    if kept:  # their definitions refer to whatever they need
+    if kept:  # their definitions may refer to any other
         whole["$defs"] = dict(definitions)
     return whole
 

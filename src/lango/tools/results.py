@@ -2,7 +2,7 @@
 
 - A dict stays as it is; any other JSON value becomes `{"result": value}`. Models, dataclasses, dates, enums, paths and
   sets become JSON as pydantic writes them.
-- An `Attachment`, alone or anywhere in a result, is taken out as a file, and its name stands in its place: the model
+- An `Attachment`, alone or anywhere in a result, is taken out as a file, and replaced by its name: the model
   gets it as a picture or a file. One that is too large, or one too many, is left out with a note.
 - Values without a JSON form (bytes, NaN, an open file, a structure that contains itself) raise `NotJson`.
 - NUL and lone surrogates, which some databases and all requests reject, become U+FFFD.
@@ -62,7 +62,7 @@ class FileLimits(Struct, frozen=True):
 
 
 class ResultFiles:
-    """The files of one result, each with a name of its own."""
+    """The files of one result, each with a different name."""
 
     def __init__(self, limits: FileLimits | None = None) -> None:
         self.files: list[Attachment] = []
@@ -70,7 +70,7 @@ class ResultFiles:
         self._bytes = 0
 
     def add(self, file: Attachment) -> dict[str, Any]:
-        """Add a file. Return what stands for it in the result: its name, type and size, or why it is left out."""
+        """Add a file. Return what replaces it in the result: its name, type and size, or why it is left out."""
         name = self._free_name(file)
         if problem := self._problem(file):
             return {"left_out": f"{name}: {problem}"}

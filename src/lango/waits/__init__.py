@@ -44,7 +44,7 @@ class ApprovalWait(WaitBase, frozen=True, kw_only=True, tag="approval"):
     hint: str = ""
     """What the tool itself says about its request."""
     payload: Any = None
-    """What the tool shows besides, and gets back with the answer unless that has a payload of its own."""
+    """What else the tool shows; it gets it back with the answer, unless that has its own payload."""
 
 
 class InputWait(WaitBase, frozen=True, kw_only=True, tag="input"):
@@ -54,7 +54,7 @@ class InputWait(WaitBase, frozen=True, kw_only=True, tag="input"):
     schema: Mapping[str, Any] | None = None
     """The JSON schema of the value, or None if any value fits."""
     payload: Any = None
-    """What the workflow shows besides the message."""
+    """What the workflow shows in addition to the message."""
     author: str = ""
     path: str = ""
     """The node that asks."""

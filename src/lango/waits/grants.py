@@ -1,6 +1,6 @@
 """Define what a grant covers, and match the arguments of calls against it.
 
-A grant lets later calls of one tool run without asking, whatever their arguments, or only if these fit a pattern. A
+A grant lets later calls of one tool run without asking, with any arguments, or only with those that fit a pattern. A
 pattern names every argument of the call and says for each which values fit:
 
 - `{"equals": value}`: exactly this value; 1, 1.0 and "1" differ,

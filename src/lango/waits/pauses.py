@@ -50,7 +50,7 @@ class AwaitedEvent(Struct, frozen=True, kw_only=True):
     match: Mapping[str, Any] = {}
     seconds: float | None = None
     window_s: float = DEFAULT_WINDOW_S
-    """An event that came so many seconds before the wait was stored counts, too."""
+    """An event that came at most this many seconds before the wait was stored counts, too."""
     reason: str = ""
     id: str = ""
 
@@ -130,10 +130,10 @@ def wait_for_event(
 
 
 def check_event_name(name: str) -> None:
-    """Raise `UsageError` for a text that is no name of an event."""
+    """Raise `UsageError` for a text that cannot be the name of an event."""
     if re.fullmatch(EVENT_NAME, name) is None:
         raise UsageError(
-            f"{name!r} is no name of an event: use letters, digits and . _ : -, beginning with a letter or digit"
+            f"{name!r} is not a valid event name: use letters, digits and . _ : -, beginning with a letter or digit"
         )
 
 
@@ -154,7 +154,7 @@ def matches(data: Any, match: Mapping[str, Any]) -> bool:
 
 
 def pause_of_call(name: str, arguments: Mapping[str, Any]) -> Pause | None:
-    """Return the pause that a node's call stands for, or None if it is another call."""
+    """Return the pause of a node's call, or None if it is another call."""
     try:
         match name:
             case "lango_sleep":

@@ -148,7 +148,7 @@ async def test_slack_may_check_the_address(server: Server) -> None:
 def test_a_server_without_the_secret_of_a_trigger_does_not_start(tmp_path: Path) -> None:
     for rest, env, problem in [
         (CONFIG, ENV | {"SLACK": ""}, "trigger chat: set its secret in the environment variable SLACK"),
-        (CONFIG, ENV | {"IN_PATH": "short"}, "IN_PATH stands in an address: give it at least 16 characters"),
+        (CONFIG, ENV | {"IN_PATH": "short"}, "IN_PATH is part of an address: give it at least 16 characters"),
         (CONFIG.replace('"slack"', '"slack"\nagent = "b"'), ENV, "triggers.chat.agent: there is no agent 'b'"),
         (CONFIG.replace("{order}", "{order"), ENV, "triggers.standard.session"),
     ]:

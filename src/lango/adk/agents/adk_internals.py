@@ -81,7 +81,7 @@ ObservedRun = Callable[[str, Any, Any, "AsyncGenerator[Any, None]"], "AsyncGener
 
 
 def observe_nodes(observe: ObservedRun) -> None:
-    """Put a function around the run of every node of a workflow, whatever its kind."""
+    """Put a function around the run of every node of a workflow, of any kind."""
     from google.adk.workflow import BaseNode, Workflow
 
     run = vars(BaseNode)["run"]

@@ -137,7 +137,7 @@ def _add_tools(root: Any, tools: Sequence[AdkTool]) -> None:
 
 
 def _suitable(root: Any, offered: Sequence[Tool]) -> list[Tool]:
-    """Return the offered tools that an agent can have beside its own: none if it answers in a schema."""
+    """Return the offered tools that an agent can have in addition to its own: none if it answers in a schema."""
     if not isinstance(root, LlmAgent) or root.output_schema is not None:
         return []
     own = [one for one in tools_of(root) if one not in _added_tools]

@@ -126,7 +126,7 @@ def _model_problems(root: Any, settings: Settings) -> Iterator[TreeProblem]:
 
 
 def _missing_for(model: Any) -> str:
-    """Return what a model of ADK lacks, as far as that is known before a turn, or ""."""
+    """Return what a model of ADK is known to lack before a turn runs, or ""."""
     kind = cast("type[Any]", type(model))
     if isinstance(model, str):
         try:

@@ -1,7 +1,7 @@
 """Find the names under which tools look for credentials in the state, and exchange credentials for tokens.
 
 ADK asks token servers with a client that blocks its thread, in part on the event loop: one slow server would stop every
-turn. So each exchange runs in a thread of its own, within a time limit, once per session at a time.
+turn. So each exchange runs in its own thread, within a time limit, once per session at a time.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _locks: WeakValueDictionary[tuple[int, object], asyncio.Lock] = WeakValueDiction
 def credential_names(root: Any) -> frozenset[str]:
     """Return the names of the credentials of all tools, toolsets and nodes below a root.
 
-    Configurations that a tool makes while it runs are not known: their default names are reserved in any case.
+    Configurations that a tool makes while it runs are not known: their default names are always reserved.
     """
     names = (getattr(held, name, None) for owner in _walk(root) for held in _held(owner) for name in _NAMES)
     return frozenset(name for name in names if isinstance(name, str) and name)
@@ -62,7 +62,7 @@ def _held(owner: Any, levels: int = _LEVELS) -> Iterator[Any]:
 
 
 def move_exchanges_off_the_loop() -> None:
-    """Let ADK exchange credentials here, as far as its modules are imported; may be called again."""
+    """Let ADK exchange credentials here, in those of its modules that are imported; may be called again."""
     exchange_credentials_by(_exchange)
 
 

@@ -1,4 +1,4 @@
-"""Walk the agents of an app, and find the agents whose answer ends a turn, and those that one may transfer to."""
+"""Walk the agents of an app; find the agents whose answer ends a turn, and those that an agent may transfer to."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,8 +1,8 @@
 """Read and write files with test cases in ADK's eval-set format.
 
 ADK reads what is written here, and files of `adk web` and `adk eval` are read unchanged, those in ADK's older format
-included. A case may have a field `lango` with checks that ADK has not: ADK's models keep the additional fields of a
-case, and ignore them.
+included. A case may have a field `lango` with checks that ADK does not have: ADK's models keep the additional fields
+of a case, and ignore them.
 """
 
 import json

@@ -64,12 +64,12 @@ class SteeringMessage(Struct, frozen=True):
 
 
 class KnownResult(Struct, frozen=True):
-    """The recorded result of a tool call, and what the tool did besides."""
+    """The recorded result of a tool call, and what else the tool did."""
 
     response: dict[str, Any]
     actions: EventActions | None = None
     confirmation: ToolConfirmation | None = None
-    """The confirmation that the call requested: ADK makes the request anew from it."""
+    """The confirmation that the call requested: ADK makes the request again from it."""
 
 
 class RecordedRun:
@@ -88,7 +88,7 @@ class RecordedRun:
         self._steering: deque[SteeringMessage] = deque()
         """The messages that the first run took in."""
         self._entries = entries
-        # a call of a tool needs no place of its own here: the response that made it has one
+        # a call of a tool needs no place here: the response that made it has one
         self._unused = {_place(key) for key, entry in entries.items() if _has_place(key) and entry.status != "intended"}
         self._functions = {_place(key) for key in entries if key.startswith(_NODE)}
         self._ended: set[str] = set()
@@ -187,8 +187,8 @@ class RecordedRun:
         """Describe an unused recorded step that comes before a new one, or return None. `node` is the id of a new node.
 
         ADK runs agents at the same time only in branches of which none begins with the other, so steps of such branches
-        have no order. Of the calls of one response, a tool may run beside an agent, which has a branch inside of that
-        of the tool. Inside of a call, only the steps inside of it count.
+        have no order. Of the calls of one response, a tool may run at the same time as an agent, whose branch is inside
+        that of the tool. Inside a call, only the steps inside it count.
         """
 
         def comes_before(other: str) -> bool:
@@ -312,7 +312,7 @@ def _path(event: Event) -> str:
 
 
 def _calls(event: Event) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the calls of an event, without what ADK makes anew for its requests in each run: ids, OAuth states."""
+    """Return the calls of an event, without what ADK makes for its requests in each run: ids, OAuth states."""
     return [
         (call.name or "", {name: value for name, value in (call.args or {}).items() if name not in _MADE_ANEW})
         for call in event.get_function_calls()

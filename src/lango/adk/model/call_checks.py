@@ -40,8 +40,8 @@ def unique_call_id(call_id: str, used_ids: set[str], *, has_all_calls: bool) -> 
 def make_call_ids_unique(calls: Iterable[types.FunctionCall], used_ids: Iterable[str], session: Session) -> set[str]:
     """Give a new id to each call of a response whose id the session or the turn may already have used.
 
-    Return all ids that are used now. A request shows the calls of other agents as quoted text, or not at all: only the
-    session has them all. ADK gives ids to calls that have none.
+    Return all ids that are used now. A request shows the calls of other agents as quoted text, or leaves them out: only
+    the session has them all. ADK gives ids to calls that have none.
     """
     named, used = [call for call in calls if call.id], set(used_ids)
     if named:

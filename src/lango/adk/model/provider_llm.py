@@ -241,7 +241,7 @@ class ProviderLlm(BaseLlm):
     def _window(
         self, request: Request, messages: list[Message], recalled: SessionMemory, found: Sequence[RecalledContent]
     ) -> tuple[tuple[list[Message], list[Message]], list[Message]]:
-        """Return the messages that quote the memory and what was recalled, and the newest that fit beside them."""
+        """Return the messages that quote the memory and what was recalled, and the newest that fit with them."""
         reserved = self._reserved_tokens = reserved_tokens(request)
         budget = self._counter.budget(self._budget_tokens, self._counter_key(request)) + reserved
         if context_tokens := self.context_tokens:

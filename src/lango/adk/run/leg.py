@@ -84,7 +84,7 @@ class LegRunner:
         require_answer(turn)
 
     async def _check_pending(self, turn: TurnRun) -> None:
-        """Check what else is pending besides this turn's answer: the model continues when all is answered."""
+        """Check what is pending in addition to this turn's answer: the model continues when all is answered."""
         name, turn_input, event = turn.session, turn.input, turn.input_event
         if turn_input.is_retry:
             call_ids = {result.id or "" for result in event.get_function_responses()}

@@ -35,7 +35,7 @@ async def schedule(
     Args:
         action: add needs a name, a message and one of cron, every and times; delete needs an id.
         name: What the schedule is called.
-        message: What you are told at each time; {date}, {time} and {weekday} are filled in.
+        message: The message that you get at each time; {date}, {time} and {weekday} are filled in.
         cron: Five fields such as "30 7 * * 1-5", or @daily, @hourly, @weekly, @monthly.
         every: An interval such as 15m, 2h or 1d.
         times: Times such as 2026-03-01T07:30, for a reminder just one.

@@ -1,7 +1,7 @@
 """Continue turns that another version of the app began.
 
 Before anything runs, a turn is judged by its record: it is replayed, or continues from its stored history, or cannot
-continue, and ends. A turn whose own code turns out to differ while it is replayed continues from its history as well.
+continue, and ends. A turn whose own code turns out to differ while it is replayed continues from its history, too.
 """
 
 import time
@@ -36,7 +36,7 @@ from lango.store.turns.turns import StoredTurn, TurnResult, read_conversation, r
 Continuation = Literal["from its record", "from its history", "is answered"]
 
 _SEARCHED_MESSAGES = 100
-"""Of so many messages before a turn, the newest answers decide which agent begins it."""
+"""The newest answers among this many messages before a turn decide which agent begins it."""
 _UPDATE_NOTE = (
     f"{UPDATE} while it worked on the request above. Its agents, tools and instructions may have changed. What is "
     "finished is part of this conversation: do not repeat it, and continue from there.]"
@@ -171,7 +171,7 @@ class Updates:
         return TurnResult(finish_reason=reason, stop_sequence=stop_sequence), used
 
     async def _request(self, turn: Turn, first_seq: int) -> list[types.Part]:
-        """Return the message that the turn answers, as far as it is no answer to a request."""
+        """Return the parts of the message that the turn answers, without answers to requests."""
         stored = await self._store.read(message_at, turn.session_key, first_seq)
         if stored is None:
             return []
@@ -193,7 +193,7 @@ def _repeats_request(root: Any) -> bool:
 def continued_history(root: Any) -> ContinuedHistory:
     """Return how the agents of an app read the history of a turn that continues after an update."""
     agents = [*walk_agents(root)]
-    # to an agent that reads the request once more, its calls look undone
+    # an agent that reads the request again takes its calls for ones that were never made
     is_repeated = bool(getattr(root, "graph", None)) or _repeats_request(root)
     readers = () if is_repeated else (agent for agent in agents if _reads_history(agent))
     return ContinuedHistory(

@@ -1,7 +1,7 @@
 """Keep secrets out of stored events: what ADK puts of credentials into calls, actions and state.
 
 ADK's request for a credential holds the address that the user opens, and what it was made with. The store keeps the
-address in the message, and the PKCE verifier encrypted in a row of its own. An answer is stored without the credential;
+address in the message, and the PKCE verifier encrypted in its own row. An answer is stored without the credential;
 the row of its wait keeps that, encrypted, until its turn has ended.
 """
 

@@ -1,6 +1,6 @@
 """Store ADK credentials in SQL, encrypted: ADK's credential service on the Lango store.
 
-ADK's tools of OpenAPI documents keep their tokens in the state of the session. They are stored beside the other
+ADK's tools of OpenAPI documents keep their tokens in the state of the session. They are stored with the other
 credentials of the user. The stored state says only that there is one; a turn gets the credential itself, and so do a
 refresh and a restart.
 """
@@ -132,7 +132,7 @@ async def keep_state_credentials(store: Store, box: SecretBox, name: SessionId, 
 async def show_state_credentials(store: Store, box: SecretBox, session: Session) -> None:
     """Put the credentials that tools keep into the state of a session that a turn has loaded, unless it was deleted.
 
-    A credential that is there in clear is removed: no tool stores one so, whatever wrote it.
+    A credential that is there in clear text is removed: no tool stores one that way.
     """
     for state_name in [name for name, value in session.state.items() if is_credential(value)]:
         del session.state[state_name]

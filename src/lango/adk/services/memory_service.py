@@ -76,7 +76,7 @@ class SqlMemoryService(StoredService, BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add events, besides those that were added before."""
+        """Add events to those that were added before."""
         new = list(events)
         if self._stored_sessions and session_id:
             session = await self._store.read(find_session, SessionId(app_name, user_id, session_id))

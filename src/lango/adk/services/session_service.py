@@ -76,7 +76,7 @@ class SessionRules(Struct, frozen=True):
     """What a Lango runtime asks of its sessions beyond ADK's contract."""
 
     box: SecretBox | None = None
-    """Encrypts the secrets of credentials, each in a row of its own. With None, they are stored in messages.
+    """Encrypts the secrets of credentials, each in its own row. With None, they are stored in messages.
 
     Only a Lango runtime can bring the answer to a request for such a credential.
     """

@@ -1,4 +1,4 @@
-"""Keep beside a loaded ADK session which version of the stored one it shows."""
+"""Keep for each loaded ADK session which version of the stored one it shows."""
 
 from functools import cache
 

@@ -48,7 +48,7 @@ class Limits(Struct, eq=False, kw_only=True):
         return self._same_calls[call]
 
     async def enter_tool(self) -> None:
-        """Begin to run a tool: wait for a slot, and not at all once the process stops."""
+        """Begin to run a tool: wait for a slot; once the process stops, no tool begins."""
         await self.tool_slots.acquire()
         await self.step_gate.enter()
 

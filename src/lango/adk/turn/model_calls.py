@@ -152,7 +152,7 @@ class ModelCalls(Struct, eq=False):
         self.calls = (*self.calls, call)
 
     def add_summary(self, model: str, event: Event) -> ModelCallStats:
-        """Add the model call behind a summary of ADK's compaction, as far as the summary says what it used."""
+        """Add the model call behind a summary of ADK's compaction, if the summary says what it used."""
         call = ModelCallStats(model, SUMMARY)
         call.end(event.model_version, event.usage_metadata)
         call.duration_s = 0.0  # not known: only its end is seen

@@ -53,7 +53,7 @@ class Output(Struct, eq=False, kw_only=True):
     error: tuple[str, str] | None = None
     """The code and message of an error that an agent reported, and that no text followed."""
     failure: LangoError | None = None
-    """Why the turn fails, whatever ADK or the user's code makes of the exception."""
+    """Why the turn fails, even if ADK or the user's code handles the exception."""
     missing_agent: MissingAgent | None = None
     corrected_transfer: AgentNotFound | None = None
     """The transfer to a missing agent that the model was asked to correct: the cause of a later failure."""

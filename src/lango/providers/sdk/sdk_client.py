@@ -78,7 +78,7 @@ class StreamReader(Protocol):
 
 
 class CommonOptions(TypedDict, total=False):
-    """What every provider of an SDK can be made with, besides its key."""
+    """What every provider of an SDK can be made with, in addition to its key."""
 
     name: str
     base_url: str | None

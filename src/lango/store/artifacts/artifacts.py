@@ -168,7 +168,7 @@ def _lock_session(scope: SessionId, *, needs_session: bool = False) -> Operation
 
 
 def insert_version(scope: SessionId, artifact: Artifact, saved_by: str | None = None) -> Operation[int]:
-    """Insert an artifact as the next version of its name, whatever its own is, and return the version."""
+    """Insert an artifact as the next version of its name, without regard to its own version, and return the version."""
     key = (*astuple(scope), artifact.name)
     texts = (dumps(each) if each else None for each in (artifact.part, artifact.metadata))
     content = artifact.kind, artifact.mime_type, artifact.hash, artifact.size, *texts
@@ -181,7 +181,7 @@ def insert_version(scope: SessionId, artifact: Artifact, saved_by: str | None = 
 def _saved_before(scope: SessionId, name: str, hash_: str | None, saver: Saver) -> Operation[int | None]:
     """Return the version that the same step saved in an earlier run of the turn.
 
-    A callback has no step of its own, and may not be repeated from its start: the version counts only while it is the
+    A callback is not a step, and may not be repeated from its start: the version counts only while it is the
     newest.
     """
     key = (*astuple(scope), name)
@@ -325,7 +325,7 @@ def check_reference(uri: str, app_name: str, user_id: str, session_id: str | Non
 
 
 def reference_of(artifact: Artifact) -> str | None:
-    """Return the address that an artifact consists of, or None if it is no reference to another artifact."""
+    """Return the address that an artifact consists of, or None if it is not a reference to another artifact."""
     uri = str(artifact.part.get("file_data", {}).get("file_uri", "")) if artifact.kind == "uri" else ""
     return uri if uri.startswith(SCHEME) else None
 

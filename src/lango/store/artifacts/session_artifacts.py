@@ -84,7 +84,7 @@ def rewind_artifacts(session: SessionInfo, first: int, now: float) -> Operation[
 
 
 def _removed(name: str) -> Artifact:
-    """Return the empty version that stands for a removed artifact."""
+    """Return the empty version that marks an artifact as removed."""
     return Artifact(name, 0, "bytes", REMOVED_TYPE, content_hash(b""), 0, {}, {}, 0, 0.0)
 
 

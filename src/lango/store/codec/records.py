@@ -108,7 +108,7 @@ _MAX_READABLE_LENGTH = 64
 
 
 def call_key(call_id: str) -> str:
-    """Return a key for a call's id that both databases can index, whatever a model or a foreign event used as id."""
+    """Return a key that both databases can index for any id of a call, even one of a model or a foreign event."""
     shown = storable_text(call_id)
     if shown == call_id and len(call_id) <= _MAX_CALL_ID_LENGTH:
         return call_id

@@ -36,9 +36,9 @@ MESSAGE_COLUMNS = (
 
 
 RESULT_ROLES = ("tool", "function")
+"""The roles of rows with results: ours, and that of older writers."""
 BEGINS_TURN = f"role = 'user' AND COALESCE(extra, '') NOT LIKE '%\"{STEERING}\":%'"
 """Whether a row is a message of the user that no turn took in while it ran."""
-"""The roles of rows with results: ours, and that of older writers."""
 _ROLES = frozenset(get_args(Role))
 STATE_COLUMNS = "seq, event_id, created_at, state_delta, extra"
 _ROWS_PER_STATEMENT = 50
@@ -184,7 +184,7 @@ _STANDARD_HINT = re.compile(
 def confirmation_of(call: ToolCall) -> tuple[str, Any]:
     """Return the hint and the payload of a call that is an approval request.
 
-    The hint is "" if the tool gave none of its own: Lango and ADK then write one that says nothing more than the call.
+    The hint is "" if the tool gave none: Lango and ADK then write one that says nothing more than the call.
     """
     given = (call.input or {}).get("toolConfirmation") if call.name == CONFIRMATION_CALL else None
     asked = as_object(given)
@@ -212,7 +212,7 @@ def _parse_object(value: Any) -> Mapping[str, Any] | None:
 
 @contextmanager
 def garbage_collection_paused() -> Generator[None]:
-    """Pause garbage collection while many objects are made: each run would traverse all of them in vain."""
+    """Pause garbage collection while many objects are made: each run would traverse all of them and free none."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -73,7 +73,7 @@ class OpenedWait(Struct, frozen=True):
     about_id: str | None = None
     """The call to approve."""
     pause: Pause | None = None
-    """What ends the wait besides a person."""
+    """What else than a person ends the wait."""
 
 
 def opened_wait(

@@ -2,7 +2,7 @@
 
 An operation yields statements and is sent their rows. It is written once for both databases and does not know threads,
 connections or transactions; a `Database` of `lango.store.engine.urls` runs it, and runs it again after a lost
-connection: it must have no effect beside its statements. SQL is one text for both: `$1` parameters that appear in
+connection: it must have no effect other than its statements. SQL is one text for both: `$1` parameters that appear in
 order, `ON CONFLICT`, `RETURNING`.
 """
 

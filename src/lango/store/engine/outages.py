@@ -45,8 +45,7 @@ class Outages:
     """Retries operations while the database is away, and remembers since when, and when it came back.
 
     A full disk is an outage of writes: reads that succeed do not end it. The time to wait counts from the beginning of
-    the outage: an operation that comes later waits for what is left of it, and not at all where the others have given
-    up.
+    the outage: a later operation waits for the rest of it, and not at all once the earlier ones have given up.
     """
 
     def __init__(self, wait_s: float, short_wait_s: float) -> None:

@@ -34,7 +34,7 @@ def open_database(url: str, *, wait_s: float = DEFAULT_WAIT_S, migrations: Migra
 
 
 def store_files(url: str) -> list[Path]:
-    """Return the files of a SQLite store, with those beside it; none for PostgreSQL."""
+    """Return the files of a SQLite store, its log and lock files included; none for PostgreSQL."""
     try:
         parts = urlsplit(url.removeprefix("lango+"))
     except ValueError:

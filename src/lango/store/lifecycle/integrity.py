@@ -141,7 +141,7 @@ def _check_message(seen: _Progress, row: Row) -> None:
         seen.total_tokens = total  # report an error once, not for all messages that follow
         row_to_event(row)
         _check_call_order(seen, seq, role, calls, row[-1])
-    except Exception as error:  # noqa: BLE001 - whatever stands there
+    except Exception as error:  # noqa: BLE001 - the column may hold anything
         seen.add(f"it cannot be read ({type(error).__name__})", seq)
 
 
@@ -196,12 +196,12 @@ def _check_state(seen: _Progress, session: SessionInfo) -> Operation[None]:
     for row in (yield _STATES, (session.key, session.revision)):
         try:
             row_to_state_event(row)
-        except Exception as error:  # noqa: BLE001 - whatever stands there
+        except Exception as error:  # noqa: BLE001 - the column may hold anything
             seen.add(f"a change of the state after this message cannot be read ({type(error).__name__})", row[0])
     try:
         stored = yield from state.read_session_state(session.key)
         journaled = yield from state.read_state_at(session.key, session.last_seq)
-    except Exception as error:  # noqa: BLE001 - whatever stands there
+    except Exception as error:  # noqa: BLE001 - the column may hold anything
         seen.add(f"the session's state cannot be read ({type(error).__name__})")
         return
     differing = [

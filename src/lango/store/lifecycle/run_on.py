@@ -98,7 +98,7 @@ def run_on(
     came with the turn, whose options are added to those that it had. A turn that an answer or a result started begins
     with the same one again, but without a credential. A turn that continued after updates of the app has continued in
     the fork after those that message `before` follows; this version takes over the rest. Raise `TraceNotFound` if there
-    is no such turn, or `Conflict` if it cannot be run on so.
+    is no such turn, or `Conflict` if it cannot be run on that way.
     """
     new.check_new()
     session = yield from lock_named_session(source)
@@ -110,7 +110,7 @@ def run_on(
     )
     at = first_seq if before is None else before - 1
     if before is not None and not first_seq < before <= (end or session.last_seq + 1):
-        raise Conflict(f"message {before} is no step of turn {turn}: choose one from {first_seq + 1} on")
+        raise Conflict(f"message {before} is not a step of turn {turn}: choose one from {first_seq + 1} on")
     if continued_seq is not None and at < continued_seq:
         epochs = first_epoch, continued_epoch
         at, continued_seq, continued_epoch = yield from _find_update(session.key, turn, at, *epochs)

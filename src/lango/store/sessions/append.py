@@ -154,7 +154,7 @@ def _repeated_or_stale(
 def _seq_of_same_event(key: int, name: SessionId, row: MessageRow, only_state: bool) -> Operation[int | None]:
     """Return the sequence number of this event if it is stored; raise `EventConflict` if its id is another event's.
 
-    All columns but the time are compared: a retry may have built the event anew.
+    All columns but the time are compared: a retry may have built the event again.
     """
     rows = yield _SAME_ID, (key, row.event_id)
     if not rows:

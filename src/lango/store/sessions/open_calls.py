@@ -63,7 +63,7 @@ _CALLS_BEFORE = """
 SELECT seq, tool_calls FROM messages_with_lineage
 WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
 """
-_MESSAGES_SEARCHED = 50  # messages: an approval is requested right after its call, beside those of parallel agents
+_MESSAGES_SEARCHED = 50  # messages: an approval is requested right after its call, among those of parallel agents
 _CLOSE_CALL = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2 RETURNING seq, long_running"
 
 
@@ -223,7 +223,8 @@ def read_open_calls(key: int) -> Operation[dict[str, int]]:
 def seq_of_call(key: int, call: str, before: int) -> Operation[int | None]:
     """Return which message made the call that an approval request is about, shortly before a message.
 
-    It is still open, unless another call beside it was done at once: then ADK stores both results before the request.
+    It is still open, unless another call of the same response was done at once: then ADK stores both results before the
+    request.
     """
     for [seq] in (yield _SEQ_OF_OPEN_CALL, (key, call)):
         return seq

@@ -189,7 +189,7 @@ def decode_readable(rows: Iterable[Row], read: Callable[[Row], SessionInfo]) -> 
     for row in rows:
         try:
             found.append(read(row))
-        except Exception as error:  # noqa: BLE001 - whatever stands there
+        except Exception as error:  # noqa: BLE001 - the column may hold anything
             _log.warning("session %r cannot be read (%s): see `lango sessions check`", row[3], type(error).__name__)
     return found
 

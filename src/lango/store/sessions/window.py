@@ -1,8 +1,8 @@
 """Read messages: all, one, a page, or the newest that fit a token budget.
 
-The window is one query that finds its start by the running totals, whatever the session's length. Rewinds split a
-session into live ranges, each of which takes a query; so does the lineage of a fork. Where not everything fits, a large
-result counts with its share of the budget at most, and takes another query.
+The window is one query that finds its start by the running totals, at the same cost for a session of any length.
+Rewinds split a session into live ranges, each of which takes a query; so does the lineage of a fork. Where not
+everything fits, a large result counts with its share of the budget at most, and takes another query.
 """
 
 from collections.abc import Container, Sequence
@@ -60,7 +60,7 @@ SELECT {STATE_COLUMNS} FROM state_events_with_lineage
 WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3 ORDER BY revision DESC LIMIT $4
 """  # noqa: S608
 # Running totals only grow, so the start of the window is found by bisection: some twenty lookups of the primary key,
-# whatever the session's length, and no index on the totals that every append would have to update.
+# at any length of the session, and no index on the totals that every append would have to update.
 _WINDOW = f"""
 WITH RECURSIVE half (low, high) AS (
     SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT)

@@ -102,7 +102,7 @@ class JournalEntry(Struct, frozen=True):
     """The grant that approved it, or None if a person or the settings did."""
     result: Any = None
     actions: Mapping[str, Any] = {}
-    """What the tool did besides its result: state, transfers, artifacts."""
+    """What the tool did in addition to its result: state, transfers, artifacts."""
 
     @property
     def is_not_run(self) -> bool:

@@ -53,7 +53,7 @@ Lines = Iterable[str | bytes]
 _MOST_VALUES = 2 * MAX_VALUES
 """The most values of a line, more than any protocol accepts in one event."""
 _MOST_EXTRA_VALUES = 20_000
-"""The most values besides a message's text and calls: each is checked again whenever the message is loaded."""
+"""The most values of a message without its text and calls: each is checked again whenever the message is loaded."""
 _USUAL_EXTRA_VALUES = 100
 """Beyond these, each of them counts as a token, so that a window has few of them."""
 _MOST_OPEN_CALLS = 1_000

@@ -31,7 +31,7 @@ _EVENTS: Mapping[Outcome, str] = {
     "cancelled": "cancelled",
     "interrupted": "failed",
 }
-"""What webhooks are told of an outcome."""
+"""The outcomes as webhooks report them."""
 # a node that asks again in the turn of the answer opens the same wait again: its secrets are new
 _FORGET_CREDENTIAL = """
 UPDATE waits SET state_hash = NULL, secret = NULL, answer = NULL
@@ -63,7 +63,7 @@ class EndResult(Struct, frozen=True):
     others_are_queued: bool = False
     """A turn of another owner is queued behind it."""
     is_reported: bool = False
-    """Webhooks are to be told of it."""
+    """Webhooks report it."""
 
 
 def end_turn(
@@ -113,7 +113,7 @@ def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
 def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -> Operation[bool]:
     """End the first open turn of a session, whose owner is gone: as interrupted, or as done if its answer is stored.
 
-    Its calls are closed, and a new epoch fences writes of its owner, should it only have paused. The message of a
+    Its calls are closed, and a new epoch fences writes of its owner, in case it was only suspended. The message of a
     queued turn is appended to the conversation. Return False if the turn is not the first, or has another owner.
     """
     if (yield from lock_session(key)) is None or (yield ANY_AHEAD, (key, abandoned.turn)):

@@ -266,7 +266,7 @@ def close_log_with(key: int, turn: int, last: Callable[[int], Sequence[TurnEvent
 def _unlogged_texts(
     key: int, turn: int, logged: Sequence[TurnEvent], newest: int
 ) -> Operation[list[TextDelta | TextEnd]]:
-    """Return the stored texts of a turn as far as the log lacks them, with ids after the newest one."""
+    """Return the stored texts of a turn that the log does not have, with ids after the newest one."""
     texts: dict[int, TextDelta] = {}
     for event in join_text_deltas(remove_withdrawn([one for one in logged if isinstance(one, _TEXT_EVENTS)])):
         if isinstance(event, TextDelta):

@@ -76,7 +76,7 @@ def is_same_input(entry: NewEvent, digest: str | None) -> bool:
 def input_digest(entry: NewEvent) -> str:
     """Return a hash of a turn's input, which is stored for longer than the input.
 
-    Results beside a message are no part of it: those of calls that no longer wait are left out of a retry.
+    Results that came with a message are not part of it: those of calls that no longer wait are left out of a retry.
     """
     row = event_to_row(entry)
     content = dumps([row.role, row.content, row.tool_calls, row.state_delta, row.extra])

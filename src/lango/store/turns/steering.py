@@ -1,6 +1,6 @@
 """Store messages that come for a turn that runs: the turn takes them in, or they replace it.
 
-A message that steers a turn is a queued turn of its own, which names the turn that it steers. Before each model call,
+A message that steers a turn is itself a queued turn, which names the turn that it steers. Before each model call,
 the owner of that turn stores such messages in its session, in one transaction under its lease: from then on they belong
 to the record of the turn, and a turn that is run again shows them at the same step. A message that no model call took
 stays queued, and becomes the next turn.

@@ -75,7 +75,7 @@ class SubmitOptions(Struct, frozen=True):
     withdrawn.
     """
     request: StoredRequest = StoredRequest()
-    """What is needed to run the turn in another process, besides its input."""
+    """What is needed to run the turn in another process, in addition to its input."""
     version: str = ""
     """The version of the app that runs the turn, if it starts now."""
     is_left: bool = False

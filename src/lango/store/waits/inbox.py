@@ -1,4 +1,4 @@
-"""Read what waits for a user in all sessions: one small index, whatever the number and length of the sessions."""
+"""Read what waits for a user in all sessions: one small index, for any number and length of the sessions."""
 
 from typing import Any
 

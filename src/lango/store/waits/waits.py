@@ -143,7 +143,7 @@ class WaitAnswer(Struct, frozen=True, omit_defaults=True):
     """The call to approve."""
     approved: bool | None = None
     grant: NewGrant | None = None
-    """What is approved besides this call; only with an approval."""
+    """What is approved in addition to this call; only with an approval."""
 
 
 # -- list --------------------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def close_client_calls(
 def closed_by_input(
     before: Iterable[StoredWait], name: SessionId, entries: Sequence[NewEvent], *, is_new_message: bool
 ) -> tuple[ClosedWait, ...]:
-    """Return which of the waits before a turn its input closed, as readers of the turn are told."""
+    """Return which of the waits before a turn its input closed, for the readers of the turn."""
     results = {wait_id(call_id): result for entry in entries for call_id, result in entry.client_results.items()}
     answered = {wait_id(call.id) for entry in entries if entry.message for call in entry.message.tool_calls}
     closed: list[ClosedWait] = []

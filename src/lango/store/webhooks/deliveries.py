@@ -12,7 +12,7 @@ from lango.sessions import SessionId
 from lango.store.engine.database import Operation
 
 HAS_WEBHOOKS = "EXISTS (SELECT 1 FROM webhooks)"
-"""Whether there are any: a part of the statements that end turns, which costs no statement of its own."""
+"""Whether there are any: a part of the statements that end turns, so it costs no extra statement."""
 _MATCHING = """
 SELECT s.app_name, w.id FROM turns t JOIN sessions s ON s.session_key = t.session_key
 JOIN webhooks w ON w.app_name = s.app_name AND w.session_key IN (0, t.session_key)
@@ -80,7 +80,7 @@ class DueDelivery(Struct, frozen=True):
     extra: str | None
     """How the turn ended, as its row keeps it."""
     task_id: str | None
-    """The task of A2A whose turns alone are told."""
+    """The A2A task whose turns are reported, and no others."""
 
     @property
     def session(self) -> SessionId:
@@ -105,7 +105,7 @@ class DeadDelivery(Struct, frozen=True):
 
 
 def report_end(key: int, turn: int, event: str) -> Operation[bool]:
-    """Store what the webhooks of a turn that ended in this transaction are told; return whether there are any."""
+    """Store the reports of a turn that ended in this transaction, for its webhooks; return whether there are any."""
     rows = yield _MATCHING, (key, turn, f'%"{event}"%')
     for app_name, webhook_id in rows:
         yield _INSERT, (key, f"msg_{secrets.token_hex(16)}", app_name, webhook_id, turn, event)
@@ -113,7 +113,7 @@ def report_end(key: int, turn: int, event: str) -> Operation[bool]:
 
 
 def report_to(app_name: str, webhook_id: str, key: int, turn: int, event: str) -> Operation[None]:
-    """Store what one webhook is told of a turn that ended before it was added."""
+    """Store the report of a turn that ended before the webhook was added."""
     yield _INSERT, (key, f"msg_{secrets.token_hex(16)}", app_name, webhook_id, turn, event)
 
 

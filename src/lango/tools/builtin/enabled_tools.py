@@ -132,7 +132,7 @@ def wait_until(
     try:
         until = datetime.fromisoformat(time)
     except ValueError as error:
-        raise ToolError(f"{time!r} is no time: use ISO 8601, such as 2026-05-01T09:00:00+02:00") from error
+        raise ToolError(f"{time!r} is not a time: use ISO 8601, such as 2026-05-01T09:00:00+02:00") from error
     if until.tzinfo is None:
         raise ToolError(f"{time!r} has no time zone: add an offset such as +02:00, or Z for UTC")
     return sleep(until=until, reason=reason)

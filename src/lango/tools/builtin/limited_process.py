@@ -1,7 +1,7 @@
 """Run work in a child process with limits on time, CPU and memory, for hostile input.
 
 A thread cannot be killed, and compiled code that holds the interpreter's lock blocks every other thread. So work that
-may take long on untrusted input runs here. The process gets no environment, hence no keys, and is killed at its time
+may take long on untrusted input runs here. The process gets no environment, and so no keys, and is killed at its time
 limit.
 """
 

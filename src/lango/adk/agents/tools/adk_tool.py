@@ -32,7 +32,7 @@ from lango.tools import DEFAULT_TIMEOUT_S, HOW_TO_READ, Effect, Tool, ToolContex
 from lango.tools.execution import Decision, decide, run_tool
 
 FILES = "lango_files"
-"""The key of the parts in a result: ADK takes them out, and sends them to the model beside the result."""
+"""The key of the parts in a result: ADK takes them out, and sends them to the model next to the result."""
 
 
 class DeclaredTool(BaseTool):

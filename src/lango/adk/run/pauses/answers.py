@@ -126,7 +126,7 @@ def _access_allowed(config: AuthConfig, members: dict[str, Any] | None, value: A
 
 
 def _from_adk_secret(config: AuthConfig, shaped: AuthCredential) -> AuthCredential:
-    """Return the key, token or password of an answer, and nothing else that came with it, such as headers."""
+    """Return the key, token or password of an answer, without anything else that came with it, such as headers."""
     if shaped.auth_type is AuthCredentialTypes.API_KEY:
         _require(bool(shaped.api_key), "the credential is empty")
         return AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=shaped.api_key)
@@ -235,7 +235,7 @@ def checked_value(wait: InputWait | QuestionWait, value: Any) -> Any:
 
 
 def _with_asked_payload(wait: InputWait | QuestionWait, value: Any) -> Any:
-    """Add the payload that a tool in a node asked for confirmation with, unless the answer has one of its own."""
+    """Add the payload that a tool in a node asked for confirmation with, unless the answer has its own."""
     asked, answer = as_object(wait.payload), as_object(value)
     if _CONFIRMED not in answer or _ASKED_PAYLOAD not in asked or answer.get("payload") is not None:
         return value
@@ -274,7 +274,7 @@ def _problems(checker: SchemaChecker, value: Any) -> str:
 
 
 def _possible_values(wait: InputWait | QuestionWait, value: Any) -> list[Any]:
-    """Return the values that a text, or a yes or no, may stand for."""
+    """Return the values that a text, or a yes or no, may mean."""
     word = value.strip() if isinstance(value, str) else ""
     readings: list[Any] = [json.loads(word)] if _is_json(word) else []
     decision = _BOOLEANS.get(word.lower()) if word else value

@@ -51,7 +51,7 @@ async def journal_intent(
             return require_approval(turn, tool, context)
         turn.waits.note_confirmed_by_adk(call_id)
         return None
-    context.tool_confirmation = ToolConfirmation(confirmed=True)  # the tool may have a gate of its own
+    context.tool_confirmation = ToolConfirmation(confirmed=True)  # the tool may have its own gate
     return None
 
 

@@ -1,7 +1,7 @@
 """Request credentials and await calls that ADK leaves out: a tool that runs again asks, a workflow node calls.
 
 ADK requests a credential after a model's call of a tool. A tool that runs again, because it was approved or because its
-credential came, may need a credential as well: access may have been revoked, or the code used up.
+credential came, may need a credential, too: access may have been revoked, or the code used up.
 
 A node makes a call with an event that has `long_running_tool_ids`. No tool runs for such a call. Its result comes from
 outside, as that of a long-running tool, and is the node's answer.

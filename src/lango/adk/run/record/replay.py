@@ -129,8 +129,8 @@ async def replayed_result(
 def result_before_update(turn: TurnRun, fingerprint: str, context: ToolContext) -> dict[str, Any] | None:
     """Return the result of the same call, made before the turn continued after an update, or None if it runs.
 
-    The agent that made it then may be another one now, and not know of it. Each earlier call answers one call, so an
-    agent that is told of it can still repeat it.
+    The agent that makes the call now may not know of the earlier one. Each earlier call answers one call, so an agent
+    that knows of it can still repeat it.
     """
     history, agent = turn.app.continued_history, context.agent_name
     earlier = turn.record.earlier_calls.get(fingerprint, [])

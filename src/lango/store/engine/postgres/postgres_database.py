@@ -155,7 +155,7 @@ class PostgresDatabase:
             return self._notifications[loop]
 
     async def _connect(self) -> Any:
-        """Open a connection apart from the pool; it prepares no statements, for the sake of a pooler."""
+        """Open a connection outside the pool; it prepares no statements, because a pooler may serve it."""
         return await self._driver.connect(
             self._dsn,
             timeout=_CONNECT_TIMEOUT_S,
@@ -273,7 +273,7 @@ class PostgresDatabase:
         """Bound the time of transactions, where the server can. Raise `_PoolerFound` at the first connection.
 
         A process that stands still between two steps of a statement is not idle to the server, and would keep its
-        locks. A pooler names a process of its own as the one that serves the connection.
+        locks. A pooler names its own process as the one that serves the connection.
         """
         if not self._was_reached and await connection.fetchval(_SERVER_PID) != connection.get_server_pid():
             raise _PoolerFound

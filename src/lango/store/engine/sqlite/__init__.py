@@ -1,1 +1,1 @@
-"""Run operations on a SQLite file: one writer, and readers beside it."""
+"""Run operations on a SQLite file: one writer, and any number of readers."""

@@ -51,7 +51,7 @@ def read_snapshot(connection: apsw.Connection, operation: Callable[[], Operation
 
 
 def connect_read_only(path: str) -> apsw.Connection:
-    """Open a read-only file for one read, without leaving files beside it."""
+    """Open a read-only file for one read, without leaving other files in its folder."""
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     if not Path(f"{path}-wal").exists():
         uri += "&immutable=1"
@@ -63,7 +63,7 @@ class TooLarge(Exception):
 
 
 def run_small_transaction(connection: apsw.Connection, operation: Callable[[], Operation[T]]) -> T:
-    """Run an operation in a transaction of its own. Raise `TooLarge`, with nothing written, if it is not small."""
+    """Run an operation in its own transaction. Raise `TooLarge`, with nothing written, if it is not small."""
     left = _MAX_STATEMENTS
 
     def execute(sql: str, values: tuple[Any, ...]) -> list[Row]:
@@ -84,7 +84,7 @@ def run_transaction(
     operation: Callable[[], Operation[T]],
     execute: Callable[[str, tuple[Any, ...]], list[Row]] | None = None,
 ) -> T:
-    """Run an operation in a transaction of its own, whatever it writes."""
+    """Run an operation of any size in its own transaction."""
     try:
         execute_on(connection, "BEGIN IMMEDIATE")
         result = run_operation(operation(), execute or functools.partial(execute_on, connection))

@@ -41,7 +41,7 @@ def is_read_only(path: str) -> bool:
 
 
 def create_private_file(path: Path) -> None:
-    """Create the file, readable by this user alone; SQLite gives the files beside it the same permissions."""
+    """Create the file, readable by this user alone; SQLite gives its log and lock files the same permissions."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE_MODE))
     except FileExistsError:

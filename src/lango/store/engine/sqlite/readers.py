@@ -1,4 +1,4 @@
-"""Read from a SQLite file in threads, each with a connection of its own."""
+"""Read from a SQLite file in threads, each with its own connection."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Run operations on SQLite: one writer that groups commits, readers beside it.
+"""Run operations on SQLite: one writer that groups commits, and any number of readers.
 
 All writes that are queued when the writer's thread is free share a transaction, each behind its own savepoint: a write
 that fails rolls back only itself, and one `fsync` serves them all. Where commits are faster than waking a thread,
@@ -61,7 +61,7 @@ MEMORY = ":memory:"
 BUSY_TIMEOUT_S = 5.0
 _MAX_GROUP = 256
 _STATEMENT_CACHE_SIZE = 200
-_CHECK_FILES_S = 0.005  # a write so soon after the file was replaced could as well have come just before
+_CHECK_FILES_S = 0.005  # a write this soon after the file was replaced could just as well have come before
 _CHECK_LOG_EVERY = 200  # writes in the caller's thread
 _REOPEN_S = 0.02
 _NOT_DONE: Any = object()
@@ -115,7 +115,7 @@ class SqliteDatabase:
         return result
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
-        """Run an operation that only reads on a connection of its own."""
+        """Run an operation that only reads, on its own connection."""
         try:
             return await self._read_in_thread(operation)
         except StoreUnavailable as error:
@@ -129,7 +129,7 @@ class SqliteDatabase:
         return await self._readers.run(lambda: self._read(operation))
 
     async def purge(self) -> None:
-        """Truncate the log beside the file, which still holds deleted rows; later, if others are reading it."""
+        """Truncate the write-ahead log, which still holds deleted rows; later, if others are reading it."""
         self._log_holds_deleted_rows = True
         await self.write(ping, long=True)
         await asyncio.to_thread(self._checkpoint)

@@ -11,7 +11,7 @@ from lango.store.engine.sqlite.connection import WriteJob, execute_on, run_group
 from lango.store.engine.sqlite.files import OpenedFiles
 
 _FAST_COMMIT_S = 0.001  # an event loop can wait for this long; waking a thread takes about half of it
-_FAST_COMMITS_NEEDED = 5  # after so many in a row the disk counts as fast
+_FAST_COMMITS_NEEDED = 5  # after this many in a row the disk counts as fast
 _CHECKPOINT_PAGES = 1000
 
 

@@ -33,7 +33,7 @@ from lango.turns.time_limits import TimeLimits
 from lango.waits import Decline, QuestionWait, Value
 
 _POLL_S = 1.0
-"""How often the answer is looked for, besides when the store reports a change."""
+"""How often the answer is looked for, in addition to each change that the store reports."""
 
 
 class Question(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Question(Struct, frozen=True):
     schema: Mapping[str, Any] | None
     """The JSON schema of the answer, or None if the user only agrees or declines."""
     payload: Any
-    """What is shown besides the message: the server, and an address to open."""
+    """What is shown in addition to the message: the server, and an address to open."""
     call_id: str
     """The call that asks."""
 

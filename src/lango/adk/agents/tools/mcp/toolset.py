@@ -256,6 +256,6 @@ def _connection(
         )
     if server.headers:
         raise ConfigError(f"[mcp.{name}] headers need a server with a url: pass secrets to a command with env")
-    # besides `env`, the mcp library passes PATH, HOME and the like to the process, and none of our keys
+    # in addition to `env`, the mcp library passes PATH, HOME and the like to the process, and none of our keys
     parameters = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env))
     return StdioConnectionParams(server_params=parameters, timeout=timeout_s)
