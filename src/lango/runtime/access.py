@@ -48,7 +48,7 @@ class ApiKeys:
         return api_keys.seconds_until_tomorrow(now) if spent >= tokens_per_day else 0
 
     async def spend(self, quota_id: str, tokens: int) -> None:
-        """Count tokens that a key or user has used besides those of turns."""
+        """Count tokens that a key or user has used outside of turns."""
         await self._store.write(api_keys.spend_tokens, quota_id, tokens, time.time())
 
     async def revoke(self, key_id: str) -> bool:

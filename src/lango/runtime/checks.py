@@ -1,7 +1,7 @@
 """Check what would run before it does: models, an agent, MCP servers, and how an agent continues after a deploy.
 
 The check of a deploy reads the store and runs nothing: no model is called, no tool runs, and nothing is written. So it
-can run beside the version that serves.
+can run while another version serves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -160,7 +160,7 @@ async def _judge_open(store: Store, updates: Updates, one: UnfinishedTurn) -> Tu
 
 
 async def _judge_ended(store: Store, updates: Updates, id_: str, user: str, key: int, number: int) -> TurnVerdict:
-    """Judge the history of a session: its next message starts a turn of its own, which always can run."""
+    """Judge the history of a session: its next message starts a new turn, which can always run."""
     row = await store.read(read_turn, key, number)
     assert row is not None
     verdict = await updates.judge(Turn(key, number, first_epoch=row.record_epoch), row)

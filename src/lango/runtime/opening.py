@@ -86,7 +86,7 @@ def load_agents(settings: Settings, paths: Sequence[str]) -> tuple[list[tuple[Se
 
 
 def protected_files(settings: Settings) -> list[Path]:
-    """Return the files that no built-in tool may read or write, whatever its workspace is.
+    """Return the files that no built-in tool may read or write, even inside its workspace.
 
     Raise `ConfigError` if the store is inside the workspace of a tool that writes, unless the settings allow it.
     """

@@ -292,7 +292,7 @@ class Runtime:
 
         The methods below make the usual submissions; `SubmittedResults` brings the results of several calls at once.
         The tokens of the turn are counted against `quota_id`, the id of an API key, by the process that ends the turn.
-        With `tokens_per_day`, a turn that starts after so many were used ends with `TokensUsedUp`. A turn that is not
+        With `tokens_per_day`, a turn that starts after that many were used ends with `TokensUsedUp`. A turn that is not
         `detached` stops when its last reader leaves.
         """
         name = SessionId(self.app_name, user_id, session_id)
@@ -372,7 +372,7 @@ class Runtime:
         """Store an event of another system, and continue the turns whose `wait_for_event` it fits.
 
         Only waits of the user and of the session count, if they are given. The event is kept for `keep_s` seconds, for
-        waits that open with a window that reaches back. The same `idempotency_key` again changes nothing meanwhile;
+        waits that open with a window that reaches back. Until then, the same `idempotency_key` again changes nothing;
         with other data it raises `IdempotencyKeyReused`.
         """
         check_event_name(name)

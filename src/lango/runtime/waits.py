@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import shuffle
 
 from lango.errors import LangoError, SessionNotFound, Stopping, StoreError, UsageError, WaitNotOpen
-from lango.sessions import SessionId
+from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.sessions.sessions import find_session
 from lango.store.waits import waits
@@ -55,18 +55,19 @@ class Inbox:
 
     async def of_session(self, session_id: str, *, user_id: str = "user") -> Sequence[Wait]:
         """Return what the turns of a session wait for, and can still be answered."""
-        name = SessionId(self._app_name, user_id, session_id)
-        await self.expire(session_id, user_id=user_id)
-        session = await self._store.read(find_session, name)
-        return await self._store.read(waits.read_waits, session.key, name) if session else []
+        session = await self.expire(session_id, user_id=user_id)
+        return await self._store.read(waits.read_waits, session.key, session.name) if session else []
 
-    async def expire(self, session_id: str, *, user_id: str = "user") -> None:
-        """Close the waits of a session whose time is over, or soon if a turn is still running in it."""
+    async def expire(self, session_id: str, *, user_id: str = "user") -> SessionInfo | None:
+        """Close the waits of a session whose time is over, or soon if a turn is still running in it.
+
+        Return the session as it was, or None if there is none.
+        """
         session = await self._store.read(find_session, SessionId(self._app_name, user_id, session_id))
-        if session is None or not await self._store.read(waits.has_expired, session.key):
-            return
-        if not await self._store.write(waits.expire, session.key, time.time()):
+        is_due = session is not None and await self._store.read(waits.has_expired, session.key)
+        if session and is_due and not await self._store.write(waits.expire, session.key, time.time()):
             self._store.notify_due()
+        return session
 
 
 EndWait = Callable[[DueWait], Awaitable[object]]

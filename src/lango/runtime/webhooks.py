@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from lango.config import WebhookSettings
 from lango.config.webhook_sections import REPORTED, WebhookEvent
-from lango.errors import CredentialKeyError, SessionNotFound, ToolError, WebhookRefused
+from lango.errors import CredentialKeyError, ToolError, WebhookRefused
 from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.credentials.secret_box import SecretBox
-from lango.store.sessions.sessions import find_session
+from lango.store.sessions.sessions import get_session
 from lango.store.webhooks import deliveries, webhooks
 from lango.store.webhooks.deliveries import DeadDelivery
 from lango.store.webhooks.webhooks import NewWebhook, StoredWebhook
@@ -70,7 +70,7 @@ def _task_webhook(task_id: str, id_: str) -> str:
 
 
 def _checked_address(url: str) -> str:
-    """Return the address of a webhook. Raise `WebhookRefused` if it is no URL."""
+    """Return the address of a webhook. Raise `WebhookRefused` if it is not a URL."""
     try:
         return str(parse_url(url))
     except ToolError as error:
@@ -107,7 +107,7 @@ class Webhooks:
         """Add a webhook of every turn of the app; of a session, or of an API key with `quota_id`.
 
         `user_id` is the owner of the session, and of the webhook; None is an operator. The secret is generated, and
-        stored encrypted, or an environment variable holds it. Raise `WebhookRefused` for an address that is no URL.
+        stored encrypted, or an environment variable holds it. Raise `WebhookRefused` for an address that is not a URL.
         """
         address = _checked_address(url)
         if user_id is not None:
@@ -116,9 +116,7 @@ class Webhooks:
                 raise WebhookRefused(f"a user may have {_MOST_OF_A_USER} webhooks: delete one first")
         session_key = 0
         if session_id is not None:
-            session = await self._store.read(find_session, SessionId(self._app_name, user_id or "user", session_id))
-            if session is None:
-                raise SessionNotFound(f"there is no session {session_id!r}")
+            session = await self._store.read(get_session, SessionId(self._app_name, user_id or "user", session_id))
             session_key = session.key
         id_, secret, sealed = f"wh_{secrets.token_hex(8)}", "", None
         if secret_env is None:
@@ -133,10 +131,10 @@ class Webhooks:
     async def add_for_task(
         self, session: SessionInfo, task_id: str, id_: str, url: str, headers: Mapping[str, str], ended: TaskEnd | None
     ) -> None:
-        """Tell an address how a task of A2A stands: each time that it ends or waits, with some headers.
+        """Send the status of an A2A task to an address each time that it ends or waits, with some headers.
 
-        `ended` is the turn that has ended already, which is told at once. The same id replaces an earlier webhook.
-        Raise `WebhookRefused` for an address that is no URL, or for too many.
+        `ended` is the turn that has ended already, which is sent at once. The same id replaces an earlier webhook.
+        Raise `WebhookRefused` for an address that is not a URL, or for too many.
         """
         address = _checked_address(url)
         known = await self.of_task(session, task_id)

@@ -99,7 +99,7 @@ async def acquire_lease(
                 store.write(lease.lease_turn, *queued, owner, time.time(), version)
             )
             if isinstance(leased, Turn) and leased.epoch is not None:
-                running.lease(leased)
+                running.turn = leased
             if left:
                 raise asyncio.CancelledError
             if isinstance(leased, Turn):

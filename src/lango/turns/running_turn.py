@@ -52,9 +52,12 @@ class RunningTurn:
         self.accepted_at = time.monotonic()
         self.readers = 0
         """The turn is stopped when the last of these leaves, unless it is detached."""
-        self._task: asyncio.Task[None] | None = None
-        self._phase: Literal["accepted", "started", "running", "ending"] = "accepted"
-        self._model_calls: Callable[[], list[dict[str, Any]]] = list
+        self.task: asyncio.Task[None] | None = None
+        """The task that runs it."""
+        self.phase: Literal["accepted", "started", "running", "ending"] = "accepted"
+        """Its task starts, then its agent runs, then its end is being stored."""
+        self.model_calls: Callable[[], list[dict[str, Any]]] = list
+        """Returns the model calls so far, as the turn's row will have them."""
 
     # -- for its readers ------------------------------------------------------------------------------------------
 
@@ -72,11 +75,6 @@ class RunningTurn:
     def has_readers(self) -> bool:
         """Whether another request follows it, or does not need to."""
         return self.readers > 0 or self.is_detached
-
-    @property
-    def model_calls(self) -> list[dict[str, Any]]:
-        """The model calls so far, as the turn's row will have them."""
-        return self._model_calls()
 
     @property
     def steered_into(self) -> int | None:
@@ -136,18 +134,6 @@ class RunningTurn:
 
     # -- for the runtime ------------------------------------------------------------------------------------------
 
-    def run(self, task: "asyncio.Task[None]", trace_id: str) -> None:
-        """Note the task that runs the turn."""
-        self._task, self.trace_id = task, trace_id
-
-    def detach(self) -> None:
-        """Let the turn run to its end without readers."""
-        self.is_detached = True
-
-    def lease(self, turn: Turn) -> None:
-        """Note that this process has leased the turn."""
-        self.turn = turn
-
     def resume(self, attempts: int) -> None:
         """Note that the turn is run again, from what is stored."""
         self.attempts, self.is_resumed = attempts, True
@@ -164,20 +150,12 @@ class RunningTurn:
     @property
     def is_running(self) -> bool:
         """Whether its agent runs; before, it is queued or waits to be admitted."""
-        return self._phase in ("running", "ending")
+        return self.phase in ("running", "ending")
 
     @property
     def is_ending(self) -> bool:
         """Whether its end is being stored: its lease is about to be given back."""
-        return self._phase == "ending"
-
-    def enter(self, phase: Literal["started", "running", "ending"]) -> None:
-        """Note that its task started, that its agent runs, or that its end is being stored."""
-        self._phase = phase
-
-    def track_model_calls(self, calls: Callable[[], list[dict[str, Any]]]) -> None:
-        """Take the model calls so far from a function."""
-        self._model_calls = calls
+        return self.phase == "ending"
 
     def supersede(self) -> None:
         """Stop the turn because a newer message came; a queued one ends when it would start."""
@@ -189,8 +167,8 @@ class RunningTurn:
         """Stop the turn, once: a second cancellation would interrupt the cleanup of the first."""
         if self.stop_reason is None:
             self.stop_reason = why
-            if self._task is not None and self._phase != "accepted":  # else it would end without events
-                self._task.cancel()
+            if self.task is not None and self.phase != "accepted":  # else it would end without events
+                self.task.cancel()
 
     def end_with(self, outcome: LangoError | str) -> None:
         """Note the error or the answer that the turn ends with."""
@@ -205,11 +183,6 @@ class RunningTurn:
         self.end_with(failed)
         if not isinstance(failed, TurnReleased):
             self.log.emit(error_event(self.log.next_id(), failed))
-
-    @property
-    def task(self) -> "asyncio.Task[None] | None":
-        """The task that runs the turn."""
-        return self._task
 
 
 def answer_text(text: str, output: Any) -> str:

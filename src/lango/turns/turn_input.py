@@ -60,7 +60,7 @@ class TurnInput(Struct, frozen=True, eq=False):
 
     @property
     def continues_invocation(self) -> bool:
-        """Whether it continues an invocation that paused, and is no new message."""
+        """Whether it continues an invocation that paused, and is not a new message."""
         return self.answer is not None or self.brings_client_results or self.is_retry
 
     @property
@@ -75,6 +75,6 @@ class TurnInput(Struct, frozen=True, eq=False):
 
 
 def request_digest(kind: str, *parts: Any) -> str:
-    """Return a hash of a request that is no message, by which a repeated one is recognised."""
+    """Return a hash of a request that is not a message, by which a repeated one is recognised."""
     content = json.dumps([kind, *parts], sort_keys=True, default=repr)
     return hashlib.sha256(content.encode()).hexdigest()

@@ -4,7 +4,7 @@ Everything that readers see of a running agent passes one `TurnSink`: text, star
 waits for, progress and errors. Its stages, in order: events that readers have from an earlier run are left out; the
 turn adds the event for its readers and its event log; the time limit without events is restarted.
 
-The second run of a turn produces the events of the first one again, as far as they are stored. Readers may also have
+The second run of a turn produces the stored events of the first one again. Readers may also have
 text of a model call whose response was never stored: it is withdrawn before the model is called again.
 """
 

@@ -23,7 +23,7 @@ from lango.adk.agents.app_shape import NodeShape, ToolShape, as_adk_tool, declar
 from lango.adk.agents.tools.adk_tool import FILES, AdkTool, time_limit_s
 from lango.adk.agents.tools.tool_names import list_toolset
 from lango.adk.agents.tree import agent_in_tool, nodes_below, tools_of, walk_with_agent_tools
-from lango.adk.model.request_config import json_schema_of
+from lango.adk.model.request_config import arguments_schema
 from lango.development.agent_cards import CallByHand, CallResult, NodeCard, ToolCard
 from lango.development.failures import CollectedFailures, failures_collected, log_failure
 from lango.errors import ApprovalRequired, ConfigError, InvalidArguments, LangoError, ToolNotFound, ToolRefused
@@ -80,7 +80,7 @@ class AppDescriber:
             name=name,
             kind=kind,
             description=_description(tool),
-            schema=arguments_schema(tool) if isinstance(tool, BaseTool) else None,
+            schema=schema_of(tool) if isinstance(tool, BaseTool) else None,
             decision=self._decide(tool) if isinstance(tool, BaseTool) else "run",
             effect=effect,
         )
@@ -103,13 +103,10 @@ class AppDescriber:
         )
 
 
-def arguments_schema(tool: BaseTool) -> Mapping[str, Any] | None:
+def schema_of(tool: BaseTool) -> Mapping[str, Any] | None:
     """Return the JSON schema of a tool's arguments, or None if it declares no function."""
     declaration = declared(tool)
-    if declaration is None:
-        return None
-    schema: Any = declaration.parameters_json_schema or declaration.parameters
-    return json_schema_of(schema) if schema else {"type": "object", "properties": {}}
+    return None if declaration is None else arguments_schema(declaration)
 
 
 def _description(node: Any) -> str:
@@ -141,7 +138,7 @@ def check_call(tool: BaseTool, call: CallByHand, decision: Decision) -> None:
         raise ToolRefused(f"{call.tool}: the settings deny this tool: change tools.deny or tools.approval")
     if agent_in_tool(tool) is not None:
         raise ToolRefused(f"{call.tool} runs an agent: send a message instead, so that its steps are recorded")
-    schema = arguments_schema(tool)
+    schema = schema_of(tool)
     if schema is None:
         raise ToolRefused(f"{call.tool} is run by the provider of the model, not here")
     if isinstance(tool, AdkTool):

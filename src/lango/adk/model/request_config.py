@@ -47,12 +47,13 @@ def tool_specs(tools: Sequence[Any] | None, choice: types.FunctionCallingConfig 
         if not allowed or declaration.name in allowed
     ]
     return tuple(
-        ToolSpec(declaration.name or "", declaration.description or "", _parameters(declaration))
+        ToolSpec(declaration.name or "", declaration.description or "", arguments_schema(declaration))
         for declaration in declarations
     )
 
 
-def _parameters(declaration: types.FunctionDeclaration) -> Mapping[str, Any]:
+def arguments_schema(declaration: types.FunctionDeclaration) -> Mapping[str, Any]:
+    """Return the JSON schema of a tool's arguments."""
     schema = declaration.parameters_json_schema or declaration.parameters
     return json_schema_of(schema) if schema else {"type": "object", "properties": {}}
 
@@ -172,7 +173,7 @@ def keep_first_call(response: LlmResponse) -> None:
 
 
 def _forced_tools(request: LlmRequest, choice: str, client_tools: Iterable[str]) -> list[str]:
-    """Return the tools of which the model must call one: the named one, or any of the client's, or any at all."""
+    """Return the tools of which the model must call one: the named one, any of the client's, or any tool."""
     names = [name for name in client_tools if name in request.tools_dict] if choice == "required" else [choice]
     if (choice != "required" and choice not in request.tools_dict) or not request.tools_dict:
         there_are = ", ".join(sorted(request.tools_dict)) or "none"

@@ -21,7 +21,7 @@ _CALM_S = 0.5
 _PACE_S = 0.015
 """Turns are admitted this far apart, so that the lag that one causes is seen before many more have begun."""
 _ALWAYS = 16
-"""So many turns run in any case: the loop may be late for another reason than turns."""
+"""This many turns always run: the loop may be late for reasons other than turns."""
 _SAMPLE_S = 0.1
 _ANNOUNCE_S = 2.0
 """How often turns without a slot learn that their place changed; less often where more than a hundred wait."""
@@ -51,7 +51,7 @@ class Admission:
         self._next_announced = 0
         self._has_streamed = False
         """Whether a turn has emitted an event yet. Until then a process imports, which costs the loop nothing, and no
-        more than the turns that run in any case are admitted: all of them would begin to stream at the same moment."""
+        more than the turns that always run are admitted: all of them would begin to stream at the same moment."""
 
     @property
     def waiting(self) -> int:

@@ -31,7 +31,7 @@ class DueWork(Protocol):
 async def run_due_work(
     store: Store, app_name: str, work: Mapping[DueKind, DueWork], spawn: Callable[[Coroutine[Any, Any, None]], object]
 ) -> None:
-    """Do what is due of an app until cancelled, each kind in a task of its own: none waits for another."""
+    """Do what is due of an app until cancelled, each kind in its own task: none waits for another."""
     under_way: set[str] = set()
 
     async def run_due(kind: str, due: DueWork) -> None:

@@ -3,7 +3,7 @@
 Pieces of text are joined, and written at most ten times a second, those of all turns at the same moments: one commit
 serves many turns. Events that a reader in this process waits for are not delayed: the first text, and everything that
 is no text. Nor are those of a turn whose readers are at other replicas, which are notified. The last events of a turn
-are written by the transaction that ends it, so a short turn without such readers costs no commit of its own.
+are written by the transaction that ends it, so a short turn without such readers costs no extra commit.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Find turns whose process is gone, and take them over.
 
-A tool can stop the event loop or end the process, and each process that resumes its turn dies as well. The tool journal
+A tool can stop the event loop or end the process, and each process that resumes its turn dies, too. The tool journal
 shows which turns had a step under way: these are suspects, and if there is none, all turns of the process are. The
 others are resumed first and at once; the suspects follow one by one, so that at the next death fewer can have been the
 cause. An attempt is charged only to a turn that alone can have been it.
@@ -45,9 +45,9 @@ _WINDOW_S = 60.0
 """How long a suspect is alone at most: after its first death it may well be innocent, later it has to be proven."""
 _WAIT_FOR_OTHERS_S = 5.0
 _LISTEN_AGAIN_S = 30.0
-"""After how long without a released turn the store is watched anew: the connection that listens may be lost."""
+"""After how long without a released turn the store is watched again: the connection that listens may be lost."""
 _SUSPICIONS_PER_ATTEMPT = 2
-"""A turn that was suspected this often for each allowed attempt is charged, even if others are suspected as well."""
+"""A turn that was suspected this often for each allowed attempt is charged, even if others are suspected, too."""
 _log = logging.getLogger("lango.runtime")
 
 Place = tuple[int, int]

@@ -89,11 +89,9 @@ class TurnRunner:
             on_event=self._admission.note_event,
         )
         turn = await self._engine.begin(running, turn_input, sink, first_seq)
-        earlier = running.model_calls
-        running.track_model_calls(
-            lambda: merge_model_calls(
-                earlier, [call.to_row(is_over=running.is_ending) for call in turn.output.model_calls.calls]
-            )
+        earlier = running.model_calls()
+        running.model_calls = lambda: merge_model_calls(
+            earlier, [call.to_row(is_over=running.is_ending) for call in turn.output.model_calls.calls]
         )
         outcome: Outcome = "failed"
         error: LangoError | None = None
@@ -104,7 +102,7 @@ class TurnRunner:
         try:
             await self._engine.preload()
             async with self._admission.admitted(emit_place, has_run=running.is_resumed):
-                running.enter("running")
+                running.phase = "running"
                 await self._check_start(running, turn_input, has_begun=first_seq is not None)
                 async with sink.limits.applied():
                     await self._engine.legs.run(turn)
@@ -127,9 +125,9 @@ class TurnRunner:
         if error is not None and self._may_run_again(running, error):
             _log.info("turn %s of session %s is run again: %s", running.turn.turn, running.session.name.id, error)
             calls = merge_model_calls(earlier, [call.to_row() for call in turn.output.model_calls.calls])
-            running.track_model_calls(lambda: calls)
+            running.model_calls = lambda: calls
             return False
-        running.enter("ending")
+        running.phase = "ending"
         await finish_despite_cancel(self._end_turn(running, turn, outcome, error))
         return True
 
@@ -149,7 +147,7 @@ class TurnRunner:
 
     async def release(self, running: RunningTurn) -> None:
         """Give the lease of a turn back, so that another process continues it."""
-        running.enter("ending")
+        running.phase = "ending"
         assert running.stop_reason
         try:
             await self._event_log.flush(running.log)
@@ -182,7 +180,7 @@ class TurnRunner:
             usage=await turn_usage(
                 output.usage_by_model, turn.limits.model_calls + output.summaries, self._agent.prices
             ),
-            calls=running.model_calls,
+            calls=running.model_calls(),
             invocations=output.invocation_ids,
         )
         waits: tuple[Wait, ...] = ()
@@ -257,7 +255,7 @@ class TurnRunner:
 
 
 async def _store_trace(turn: TurnRun) -> None:
-    """Store what the trace keeps besides the messages: failures of the user's own code, and requests to models."""
+    """Store what else the trace keeps than messages: failures of the user's own code, and requests to models."""
     if turn.failures.are_any:
         await finish_despite_cancel(turn.store_failures())
     if turn.app.kept_requests.settings.requests:

@@ -118,7 +118,7 @@ class TurnSupervisor:
     def model_calls_of(self, session_key: int, turn: int) -> list[dict[str, Any]]:
         """Return the model calls so far of a turn, if it runs in this process."""
         running = self.find_turn(session_key, turn)
-        return running.model_calls if running else []
+        return running.model_calls() if running else []
 
     def _find_log(self, session_key: int, turn: int) -> TurnLog | None:
         running = self.find_turn(session_key, turn)
@@ -132,23 +132,22 @@ class TurnSupervisor:
             first = accepted_event(turn, turn_input.entry.invocation_id)
             log = TurnLog(turn, [first], self._event_log.note_event)
         running = RunningTurn(session, turn, log)
-        if self._take_over_loop.stopping:
-            running.stop(_process_stops())
         self._run_in_task(running, self._run_turn(running, turn_input))
         return running
 
     def _run_in_task(
         self, running: RunningTurn, work: Coroutine[Any, Any, None], trace_parent: Mapping[str, str] | None = None
     ) -> "asyncio.Task[None]":
+        if self._take_over_loop.stopping:
+            running.stop(_process_stops())
         self._running.setdefault(running.session.key, []).append(running)
-        work, trace_id = run_in_turn_span(running, work, trace_parent)
-        task = self.spawn(work)
-        running.run(task, trace_id)
+        work, running.trace_id = run_in_turn_span(running, work, trace_parent)
+        running.task = task = self.spawn(work)
         return task
 
     async def _run_turn(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
         """Run a turn to its end. Without an input, another process accepted it: the input is read from the store."""
-        running.enter("started")
+        running.phase = "started"
         try:
             with wait_for_database(), self._leases.held():
                 if running.stop_reason is not None:  # stopped before this task began
@@ -194,8 +193,8 @@ class TurnSupervisor:
     async def _prepare(self, running: RunningTurn, accepted: TurnInput | None) -> tuple[TurnInput, int | None] | None:
         """Read the input of a turn, and after which message its record begins, if it has one.
 
-        A turn whose record does not fit this version of the app continues from its history; None: its answer is stored,
-        and it has ended. If it cannot continue, or its input cannot be used here, it ends: the queue behind it goes on.
+        A turn whose record does not fit this version of the app continues from its history. Return None if its answer
+        is stored: it has ended. If it cannot continue, or its input cannot be used here, it ends, and the next starts.
         """
         updates, row = self._engine.updates, await self._read_row(running)
         try:
@@ -266,8 +265,6 @@ class TurnSupervisor:
         """Run a turn on that was stored as if a process had left it in the middle, and is leased to this one."""
         log = await read_log(self._store, turn, self._event_log.note_event)
         running = RunningTurn(session, turn, log, taken_over_s=0.0)
-        if self._take_over_loop.stopping:
-            running.stop(_process_stops())
         self._run_in_task(running, self._run_turn(running, None))
         return running
 

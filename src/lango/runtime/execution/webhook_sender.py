@@ -1,4 +1,4 @@
-"""Send what webhooks are to be told: any process sends any row, one at a time, until it is received or a day old.
+"""Send the reports of webhooks: any process sends any row, one at a time, until it is received or a day old.
 
 A row that was committed is sent at least once, with the same `webhook-id` each time. Only public addresses are reached:
 the address is checked when it is connected to, and no redirect is followed.
@@ -69,7 +69,7 @@ class WebhookSender:
         return is_more
 
     async def close(self) -> None:
-        """Send what this process stored last, as far as a few seconds suffice; another process sends the rest."""
+        """Send for a few seconds what this process stored last; another process sends the rest."""
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(_CLOSE_S):
                 await self._start_due()
@@ -181,7 +181,7 @@ class WebhookSender:
 
 
 def next_delay_s(attempts: int, age_s: float, retry_after_s: float = 0.0) -> float | None:
-    """Return in how many seconds to send again after so many attempts, or None to give up: it is a day old.
+    """Return in how many seconds to send again after a number of attempts, or None to give up: it is a day old.
 
     The delay doubles each time, with up to a tenth more, so that not all are sent at once after an outage.
     """

@@ -57,7 +57,7 @@ async def session_cases() -> Any:
 
 
 def suggestions_for(settings: Settings) -> list[str]:
-    """Return the suggestions of the settings, or else the first messages of the test cases beside the agent's files.
+    """Return the suggestions of the settings, or else the first messages of the test cases in the agent's folder.
 
     It reads files: call it in a thread.
     """

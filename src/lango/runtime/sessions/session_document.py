@@ -1,6 +1,6 @@
 """Write a conversation as a document that people share: Markdown, or an HTML page that needs nothing else.
 
-The HTML page loads nothing and runs nothing, whatever the messages say: all text is escaped, HTML in it is text,
+The HTML page never loads or runs anything that messages contain: all text is escaped, HTML in it is text,
 pictures in the text are links, and the page itself forbids scripts and requests.
 """
 
@@ -30,7 +30,7 @@ _FENCE = re.compile("^```", re.MULTILINE)
 _MAX_PICTURE_BYTES = 2_000_000
 _MAX_PICTURES_BYTES = 20_000_000
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""SVG is none of them: it is a document of its own."""
+"""SVG is not one of them: it is a document that can hold scripts."""
 
 _STYLE = """\
 :root{color-scheme:light dark;--line:#d9d5cc;--soft:#66625a;--sunk:#f5f3ee}

@@ -19,7 +19,7 @@ class AllowedOptions:
         self._store = store
         self._app_name = app_name
         self.models = tuple(settings.agent.choices.models)
-        """The models that a user may choose, besides the configured one."""
+        """The models that a user may choose, in addition to the configured one."""
         self.with_instruction = settings.agent.choices.instruction
         """Whether a user may replace the instruction."""
 

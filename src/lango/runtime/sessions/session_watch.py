@@ -103,7 +103,7 @@ class SessionWatch:
         user_watch = self._users.setdefault(user_id, UserWatch(self._store, self._app_name, user_id))
         user_watch.readers += 1
         if user_watch.poll_task is None:
-            # in a context of its own: the request that comes first may end before the others, and its reads with it
+            # in its own context: the first request may end before the others, and its reads would end with it
             user_watch.poll_task = asyncio.create_task(user_watch.poll(), context=Context())
         try:
             yield user_watch

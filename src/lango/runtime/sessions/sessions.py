@@ -100,7 +100,7 @@ class Sessions:
         return await self._store.read(get_titled_session, self._name(session_id, user_id))
 
     async def find(self, session_id: str, *, user_id: str = "user") -> SessionInfo | None:
-        """Find a session with its state; without a title of its own it has none."""
+        """Find a session with its state; it has a title only if it was given one."""
         return await self._store.read(find_session, self._name(session_id, user_id))
 
     async def find_by_key(self, key: int) -> SessionInfo | None:

@@ -318,7 +318,7 @@ class DueSchedules:
         session = SessionId(name.app_name, name.user_id, session_of(name.id, spec, slot))
         if spec.session_id and await self._store.read(find_session, session) is None:
             raise ScheduleRefused(f"the session {spec.session_id!r} was deleted: choose another one for the schedule")
-        # the digest is that of the slot: a message that is changed meanwhile is the same slot
+        # the digest is that of the slot: if its message is changed before a retry, it is still the same slot
         request = TurnRequest(idempotency_key=key, digest=key)
         message = SubmittedMessage(text_of(spec, slot), request=request)
         try:

@@ -140,8 +140,7 @@ class Submissions:
         wait_id, answer, request = submitted.wait_id, submitted.answer, submitted.request
         if request.idempotency_key is not None and await self._inputs.is_stored(name, request.idempotency_key):
             return replace(self._inputs.repeated_input(), digest=_answer_digest(wait_id, answer))
-        await self._inbox.expire(name.id, user_id=name.user_id)
-        session = await self._store.read(find_session, name)
+        session = await self._inbox.expire(name.id, user_id=name.user_id)
         if session is None:
             raise WaitNotOpen(f"session {name.id!r} has no wait {wait_id!r}")
         stored = await self._store.read(get_wait, session.key, name, wait_id)
@@ -174,7 +173,7 @@ class Submissions:
         return await self._inputs.with_request(name, turn_input, submitted.request, digest)
 
     def _checked(self, answer: Answer) -> Answer:
-        """Check what holds for answers of a type, whatever they answer, and apply the settings to it."""
+        """Check an answer by its type alone, before it is known what it answers, and apply the settings to it."""
         if isinstance(answer, Refuse) and len(answer.reason) > MAX_REASON_CHARACTERS:
             raise InvalidAnswer(f"reason: at most {MAX_REASON_CHARACTERS:,} characters")
         if isinstance(answer, Approve) and answer.grant is not None:
@@ -192,7 +191,7 @@ class Submissions:
         running = self._turns.find_turn(session.key, wait.turn)
         if running is None:
             running = self._turns.start(session, Turn(session.key, wait.turn, repeated=True))
-            running.detach()
+            running.is_detached = True
         return running
 
 
@@ -265,7 +264,7 @@ class TurnAcceptance:
             running = self._turns.find_turn(session.key, turn.turn) if turn.repeated else None
             running = running or self._turns.start(session, turn, turn_input)
             if detached:
-                running.detach()
+                running.is_detached = True
             if when_busy in ("interrupt", "rollback") and turn.status == "queued" and not turn.repeated:
                 await self._stop_earlier_turns(running)
             return running

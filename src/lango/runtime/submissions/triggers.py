@@ -1,6 +1,6 @@
 """Accept the requests of other systems as messages: verify each, recognise repeated ones, and quote its payload.
 
-A request is verified before anything of it is parsed, and by its head alone as far as that goes. An event that was
+A request is verified before its body is parsed, and rejected by its head alone where possible. An event that was
 received before costs one indexed read.
 """
 
@@ -84,7 +84,7 @@ class _Trigger:
         self.keys: list[bytes] = []
         for variable, secret in named.items():
             if secret and self.kind is None and len(secret) < _MIN_PATH_SECRET:
-                raise ConfigError(f"{variable} stands in an address: give it at least {_MIN_PATH_SECRET} characters")
+                raise ConfigError(f"{variable} is part of an address: give it at least {_MIN_PATH_SECRET} characters")
             if secret:
                 self.keys.append(signing_key(self.kind or "hmac", secret, variable))
         self.message: Template = parse_template(settings.message)
@@ -162,7 +162,7 @@ class Triggers:
         return {name: agent for name, agent in chosen.items() if agent is not None}
 
     def check_head(self, name: str, headers: Mapping[str, str], path_secret: str = "") -> None:
-        """Raise `TriggerRefused` for a request that cannot be valid, whatever its body is.
+        """Raise `TriggerRefused` for a request that cannot be valid with any body.
 
         A wrong name and a wrong secret are refused at the same place, in the same words.
         """

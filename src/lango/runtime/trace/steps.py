@@ -113,10 +113,10 @@ def _walk(steps: Sequence[Step], depth: int) -> Iterator[tuple[int, Step]]:
 
 
 def nesting_depths(parents: Mapping[str, str], keys: Iterable[str]) -> dict[str, int]:
-    """Return how deep each step stands below the top, in time linear in the number of steps.
+    """Return the depth of each step below the top, in time linear in the number of steps.
 
-    A step that would be below itself, as with ids of calls that a model repeats, stands at the top with all that it
-    leads to. So does one that would be deeper than `MAX_DEPTH`.
+    A step that would be below itself, as when a model repeats ids of calls, moves to the top with everything below
+    it. So does one that would be deeper than `MAX_DEPTH`.
     """
     depths: dict[str, int] = {}
     for key in keys:

@@ -34,7 +34,7 @@ DIVERGED = Verdict("continues at the next model call", "the agents do not follow
 
 
 def judge(stored: Sequence[StoredEvent], entries: Mapping[str, JournalEntry], root: NodeShape) -> Verdict:
-    """Return how an app with this root continues a turn, of which this is stored: its messages and journal entries."""
+    """Return how an app with this root continues a turn, from the turn's stored messages and journal entries."""
     events = [event for event in stored if event.message is not None and event.message.author != "user"]
     if nodes := _nodes_of_workflow(events, entries):
         verdict = judge_nodes(nodes, root)
@@ -85,7 +85,7 @@ def _nodes_of_workflow(events: Sequence[StoredEvent], entries: Mapping[str, Jour
     outputs = [event for event in events if _node_info(event).get("output_for")]
     if not functions and not outputs:
         return []
-    # a function has an event when it has ended; one that has not is the last
+    # a function has an event once it has ended; the one that has not ended comes last
     return [*dict.fromkeys((*(path for event in events if (path := _path(event))), *functions))]
 
 
@@ -98,8 +98,7 @@ def _missing_node(nodes: Sequence[list[str]], root: NodeShape) -> str:
         for name in names:
             if node.kind not in ("workflow", "llm"):
                 break  # what a function or an agent of the user's own runs is not known
-            inner = node.children if node.kind == "workflow" else root.walk()
-            found = next((below for below in inner if below.name == name), None)
+            found = _node_below(node, name, root)
             if found is None:
                 return f"node {name!r} of workflow {node.name!r}, which the turn has reached, no longer exists"
             node = found
@@ -112,12 +111,16 @@ def _is_started_by_code(names: Sequence[str], root: NodeShape) -> bool:
     for name in names[1:]:
         if node is None or node.kind not in ("workflow", "llm"):
             break
-        node = next(
-            (below for below in (node.children if node.kind == "workflow" else root.walk()) if below.name == name), None
-        )
+        node = _node_below(node, name, root)
     else:
         return False
     return node is not None
+
+
+def _node_below(node: NodeShape, name: str, root: NodeShape) -> NodeShape | None:
+    """Return the node of a workflow's graph with a name, or the one that an agent can reach in the tree."""
+    inner = node.children if node.kind == "workflow" else root.walk()
+    return next((below for below in inner if below.name == name), None)
 
 
 def _passed_by(nodes: Sequence[list[str]], root: NodeShape) -> str:
@@ -198,7 +201,7 @@ def _order_misfits(node: NodeShape, authors: Sequence[str]) -> Iterator[str]:
 
 
 def _tool_misfits(entries: Mapping[str, JournalEntry], root: NodeShape) -> Iterator[str]:
-    """Say which agents inside of a call that has not ended no longer exist there."""
+    """Say which agents inside a call that has not ended no longer exist there."""
     tools = {tool.name: tool for node in root.walk() for tool in node.tools if tool.runs is not None}
     for key in entries:
         call_id, slash, inner = key.partition("/")

@@ -82,5 +82,5 @@ async def run_on(session_id: SessionIdPath, wanted: RunOn, user: CurrentUser) ->
         new_id=wanted.id,
         title=wanted.title,
     )
-    running.detach()
+    running.is_detached = True
     return await session_response(fork, 201)
