@@ -90,7 +90,7 @@ class TriggerRefused(UsageError):
 
 
 class WebhookRefused(UsageError):
-    """A webhook cannot be added: its address is no URL, or there are too many; nothing was stored."""
+    """A webhook cannot be added: its address is not a URL, or there are too many; nothing was stored."""
 
 
 class InvalidPayload(UsageError):

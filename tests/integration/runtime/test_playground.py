@@ -361,7 +361,7 @@ async def test_what_cannot_be_run_on_is_refused_and_leaves_no_fork(sqlite_url: s
             (9, Changes(), None, TraceNotFound, "no turn 9"),
             (9, Changes("again"), None, TraceNotFound, "no turn 9"),
             (1, Changes(), 1, Conflict, "choose one from 2 on"),
-            (1, Changes(), 6, Conflict, "no step of turn 1"),
+            (1, Changes(), 6, Conflict, "not a step of turn 1"),
             (1, Changes(results={"c2": {}}), 3, Conflict, "call c2 had no result"),
             (1, Changes(results={"c1": {}}), 2, Conflict, "call c1 had no result"),
             (1, Changes(results={"c1": {}}), None, Conflict, "name the message"),

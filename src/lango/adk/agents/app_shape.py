@@ -166,7 +166,7 @@ def schema_digest(tool: BaseTool) -> str:
 
 
 def _without_descriptions(schema: Any, *, are_names: bool = False) -> Any:
-    """Remove the descriptions from a schema. `are_names`: the keys name properties, and are no keywords."""
+    """Remove the descriptions from a schema. `are_names`: the keys name properties, and are not keywords."""
     if isinstance(schema, list):
         return [_without_descriptions(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

@@ -151,4 +151,4 @@ def _day(text: object) -> date | None:
     try:
         return date.fromisoformat(str(text).strip()[:10])
     except ValueError:
-        raise ToolError(f"{str(text)[:20]!r} is no day: write it as 2026-05-31") from None
+        raise ToolError(f"{str(text)[:20]!r} is not a day: write it as 2026-05-31") from None

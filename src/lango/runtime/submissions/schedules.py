@@ -69,7 +69,7 @@ class ScheduledRun(Struct, frozen=True):
     its session was."""
     reason: str
     manual: bool
-    """A person wanted the run at this time; it is no slot."""
+    """A person wanted the run at this time, which is not a slot."""
     recorded_at: float
     session_id: str | None = None
     turn: int | None = None

@@ -106,7 +106,7 @@ def read_waiting_messages(key: int) -> Operation[list[StoredEvent]]:
 
 
 def is_run_of_store(key: int, invocation_id: str) -> Operation[bool]:
-    """Whether a turn of this store ran an invocation: what an import says of one is no record to continue from."""
+    """Whether a turn of this store ran an invocation: one that an import brought cannot be continued."""
     [[turn]] = yield _OF_INVOCATION, (key, invocation_id)
     return turn is not None and bool((yield _LAST_EVENT, (key, *id_range(turn))))
 

@@ -223,7 +223,7 @@ def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Oper
     revision = yield from append_client_history(key, revision, entry.preceding)
     try:
         appended = yield from append(key, name, revision, entry, epoch)
-    except RollBack:  # its result says that the event is stored, and is no turn
+    except RollBack:  # its result says that the event is stored, and is not a turn
         raise EventConflict(
             f"session {name.id!r} already has the event {entry.event_id!r}: use a different id"
         ) from None

@@ -193,7 +193,7 @@ async def _follow(
     headers: Mapping[str, str],
     timeout_s: float,
 ) -> FetchedResponse:
-    """Return the first response that is no redirect; it is open until the stack closes."""
+    """Return the first response that is not a redirect; it is open until the stack closes."""
     for _ in range(MAX_REDIRECTS + 1):
         address = parse_url(url)
         sent = [("Host", address.netloc.decode("ascii")), *headers.items()]

@@ -221,7 +221,7 @@ async def _run_in_turn(
 
 
 def _call_of_pause(item: Any) -> Any:
-    """Return the event of the call by which a node waits, or the item itself if it is no pause."""
+    """Return the event of the call by which a node waits, or the item itself if it is not a pause."""
     event = item if isinstance(item, Event) else None
     pause = event.output if event is not None else item
     if not isinstance(pause, Sleep | AwaitedEvent):
