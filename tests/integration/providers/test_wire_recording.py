@@ -9,10 +9,9 @@ from lango.errors import ProviderError
 from lango.messages import Message
 from lango.providers import Request
 from lango.providers.anthropic import AnthropicProvider
-from lango.providers.call_log import CallLog, current_call_log
+from lango.providers.call_log import CallLog, body_to_json_text, current_call_log
 from lango.providers.gemini import GeminiProvider
 from lango.providers.openai import OpenAIProvider
-from lango.providers.wire_json import body_to_json_text
 from lango.providers.wrappers.observed_provider import ObservedProvider, record_request
 from tests.integration.providers.test_vendor_streams import claude, fails, served, streams
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.providers.wire_json import body_to_json_text, bounded_json_text
+from lango.providers.call_log import body_to_json_text, bounded_json_text
 from tests.support.examples import examples
 
 _VALUES = st.recursive(

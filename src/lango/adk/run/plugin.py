@@ -29,7 +29,7 @@ from lango.adk.model.content import unwrap_signatures
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.model.quoted_memory import insert_memory
 from lango.adk.model.request_config import append_client_instruction, apply_options, keep_first_call
-from lango.adk.run.input.user_message import prepare_user_message
+from lango.adk.run.input.user_messages import prepare_user_message, show_recorded_messages, take_new_messages
 from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent, refusal_reason
 from lango.adk.run.recall import insert_recalled
 from lango.adk.run.record.journal_recorder import record_error, record_result
@@ -45,7 +45,6 @@ from lango.adk.run.record.replay import (
     result_before_update,
     runs_agents,
 )
-from lango.adk.run.steering import show_recorded_messages, take_new_messages
 from lango.adk.run.tool_limits import (
     WARN_AT_SHARE,
     check_call,

@@ -10,8 +10,7 @@ from msgspec import json
 from lango.adk.turn.model_calls import ModelCallStats
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import StoreError
-from lango.providers.call_log import Exchange
-from lango.providers.wire_json import body_to_json_text, bounded_json_text
+from lango.providers.call_log import Exchange, body_to_json_text, bounded_json_text
 from lango.safe_text import redact_json
 from lango.store.sessions.developer_log import ModelRequest
 
