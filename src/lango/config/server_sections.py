@@ -88,8 +88,8 @@ class ServerLimits(Section):
     max_connections: Annotated[int, Field(gt=0)] = 2_000
     """Limit of open connections; lower if the system allows fewer files. Further ones are refused with 503."""
     max_connections_per_client: Annotated[int, Field(ge=0)] | None = None
-    """Limit of connections per address; 0 means unlimited. By default 256, and unlimited for this machine's own
-    addresses. Behind a proxy on another machine, set it to 0."""
+    """Limit of connections per address, and of open calls over gRPC; 0 means unlimited. By default 256, and unlimited
+    for this machine's own addresses. Behind a proxy on another machine, set it to 0."""
     head_timeout_s: Seconds = 10.0
     """Time limit for the head of a request."""
     body_timeout_s: Seconds = 20.0
