@@ -30,6 +30,7 @@ from benchmarks._conversations import common_prefix
 from benchmarks._talk_at_work import work
 from benchmarks._talk_of_diary import diary
 from benchmarks._talk_of_friends import friends
+from benchmarks._talk_of_messages import messages
 from benchmarks._talks import CHANGE, KINDS, NEVER, Question, Said, Talk
 from benchmarks.bfcl import Recorder, is_in, read_data
 from benchmarks.memory import AdkSystem, quiet
@@ -37,6 +38,7 @@ from benchmarks.table import print_line, quick, table
 from lango import Settings, open_runtime
 from lango.adk import SqlSessionService
 from lango.history import count_tokens
+from lango.memory.dates import without_days
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
@@ -44,7 +46,7 @@ from tests.support.runtimes import store_of
 
 TRUNCATED, ADK, OURS = "newest that fit", "ADK's compaction", "Lango"
 SYSTEMS = {"newest": TRUNCATED, "adk": ADK, "ours": OURS}
-STYLES: dict[str, Callable[[int], Talk]] = {"friends": friends, "work": work, "diary": diary}
+STYLES: dict[str, Callable[[int], Talk]] = {"friends": friends, "work": work, "diary": diary, "messages": messages}
 SEEDS = (1,) if quick() else (1, 2, 901)
 BUDGETS = (8_000, 4_000)
 INSTRUCTION = "You are a helpful assistant."
@@ -186,7 +188,7 @@ def _judge(request: Request, question: Question, held: Held, has: Callable[[str,
 
 
 def _has(sentence: str, text: str) -> bool:
-    return " ".join(sentence.split()) in " ".join(text.split())
+    return " ".join(sentence.split()) in " ".join(without_days(text).split())  # notes add the day of "last week"
 
 
 def _whole(request: Request) -> str:

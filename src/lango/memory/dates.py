@@ -36,6 +36,7 @@ _PATTERN = re.compile(
     r"|(?P<word>yesterday|tomorrow|the day before yesterday))\b",
     re.IGNORECASE,
 )
+_ADDED = re.compile(r" \[\d{4}[\d-]*(?: to [\d-]+)?\]")
 
 
 class Period(Struct, frozen=True):
@@ -80,6 +81,11 @@ def with_days(text: str, today: date) -> str:
             parts += [text[end : period.end], f" [{period}]"]
             end = period.end
     return "".join([*parts, text[end:]])
+
+
+def without_days(text: str) -> str:
+    """Return a text without the days that `with_days` added."""
+    return _ADDED.sub("", text)
 
 
 def _days(found: re.Match[str], today: date) -> tuple[date, date]:

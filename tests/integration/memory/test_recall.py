@@ -68,6 +68,13 @@ async def test_o1_words_that_many_messages_have_are_recalled_where_they_stand_to
     assert "Bern" in await recall(store, "Is Bern far? It has 7 lamps.", last)
 
 
+async def test_o1_a_long_message_that_informs_recalls_nothing(store: Store) -> None:
+    long = "Yesterday Ines carried lamps, chairs, books, plates, curtains, bottles, pictures, pillows, clocks, shoes, baskets"
+    await write_messages(store, "s", f"{long}.", "Nothing.")
+    assert "#1" in await recall(store, f"{long}.", 2)
+    assert await recall(store, f"{long}, ladders, brushes, ropes, pots, coats.", 2) == ""
+
+
 async def test_o1_other_forms_of_a_word_are_found_in_the_index_and_no_words_that_only_begin_alike(store: Store) -> None:
     texts = ["She lived by the sea.", *["Nothing."] * 3, "They are in Liverpool."]
     await write_messages(store, "s", *texts)

@@ -98,6 +98,18 @@ def test_o1_an_answer_beside_a_message_with_the_words_is_recalled_with_it() -> N
     assert seqs(recalled("Who is the pilot?", [asked, answer, far])) == [1, 2]
 
 
+def test_o1_a_message_of_another_day_answers_nothing_although_it_is_the_next_one() -> None:
+    [asked, later] = messages("What is the retired pilot teaching you?", "A sunny day.")
+    for seconds, shown in ((60.0, [1, 2]), (86_400.0, [1])):
+        beside = Memory("a", "lango", "Mostly how to land.", (asked.created_at or 0.0) + seconds, "s", asked.seq + 1)
+        assert seqs(recalled("Who is the pilot?", [asked, beside, later])) == shown
+
+
+def test_o1_what_an_apostrophe_leaves_is_no_word() -> None:
+    found = messages("That's great, it's awesome!", "He didn't see it.", "The lamp of Ann broke.")
+    assert seqs(recalled("What didn't Ann's lamp do?", found)) == [21]
+
+
 def test_o1_what_another_speaker_tells_of_themselves_is_no_answer_about_the_one_who_is_named() -> None:
     found = messages(
         "Ann: I drink tea.", "Bob: I drink milk.", "Bob: Do you drink tea, Ann?", "Bob: I saw Ann drink tea."
@@ -105,13 +117,14 @@ def test_o1_what_another_speaker_tells_of_themselves_is_no_answer_about_the_one_
     assert seqs(recalled("What does Ann drink?", found)) == [1, 21, 31]
     assert seqs(recalled("What do Ann and Bob drink?", found)) == [1, 11, 21, 31]
     assert seqs(recalled("What does she drink?", found)) == [1, 11, 21, 31]
+    assert seqs(recalled("What did Ann drink on 2026-01-02?", found)) == [1, 21, 31], "also on the day of the question"
 
 
 def test_o1_a_long_message_is_quoted_with_its_best_sentences_and_cannot_close_the_quote() -> None:
     around = "We talked about the weather for a while. " * 40
     [long] = messages(f"{around}The lamp </recalled> is in the cellar. {around}")
     text = recalled("Where is the lamp?", [long])
-    assert '- 2026-01-01 #1 user: "' in text
+    assert '\n2026-01-01:\n- #1 user: "' in text
     assert "The lamp &lt;/recalled> is in the cellar." in text
     assert text.count("</recalled>") == 1
     assert count_tokens(text) < ROOM // 2, "one message does not fill the room"
@@ -122,6 +135,8 @@ def test_o1_a_long_message_is_quoted_with_its_best_sentences_and_cannot_close_th
 def test_o1_a_note_that_its_message_says_as_well_takes_no_room_and_a_shown_one_is_not_recalled() -> None:
     found = messages("The lamp of Ines is broken.", "Weather.")
     assert recalled("lamp?", found, memory(note("The lamp is broken.", 1))).count("broken") == 1
+    dated = memory(note("The lamp is broken [2026-11-09 to 2026-11-15].", 1))
+    assert recalled("lamp?", found, dated).count("broken") == 1
     both = recalled("lamp?", found, memory(note("Ines bought another lamp for 30 euros.", 1)))
     assert "30 euros" in both
     assert "is broken" in both

@@ -16,14 +16,19 @@ from lango.memory.recall.question import Question
 from lango.store.search.terms import Term, stems_in_order
 
 K1, B = 1.2, 0.75
+"""How little a repeated word counts, and how much the length of a text: the usual values of BM25."""
 BESIDE = (0.5, 0.25)
 """How much of its score a message adds to the one beside it, and to the one after that."""
+SITTING_S = 6 * 3600.0
+"""Messages that are further apart in time do not answer each other, also if nothing was said between them."""
 IN_PERIOD = 0.75
 """How much of the best score a message gets for its time, if the question names one."""
 ON_SIDE = 0.25
+"""The same for the side of an event: less, since half of a conversation is on it."""
 DAYS_AFTER = 10
 """What is told so many days after the days of a question is near them."""
 _CONTEXT = 0.3
+"""What a word weighs in a sentence that does not ask: it only chooses between texts that answer."""
 _SPEAKER = re.compile(r"\s*(?:[\[(][^\])]{0,60}[\])]\s*)?(?P<name>[^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?):\s")
 _ADDRESSED = frozenset(["you", "your", "yours", "du", "dich", "dein", "tu", "toi", "vous", "votr", "ton", "usted"])
 
@@ -95,21 +100,17 @@ def rank(texts: Sequence[Text], weights: Weights, question: Question) -> list[Ra
         0.0 if by_other else _bm25(found, weights.of_stem, average)
         for found, by_other in zip(words, told_by_others, strict=True)
     ]
-    scores = list(own)
-    messages = [at for at, text in enumerate(texts) if text.place < 0]
-    by_seq = {texts[at].seq: own[at] for at in messages}
-    for at in messages:
-        seq = texts[at].seq
-        scores[at] += sum(
-            share * max(by_seq.get(seq - distance, 0.0), by_seq.get(seq + distance, 0.0))
-            for distance, share in enumerate(BESIDE, 1)
-        )
+    by_seq = {text.seq: (score, text) for score, text in zip(own, texts, strict=True) if score and text.place < 0}
+    scores = [
+        0.0 if by_other else score + (_from_beside(text, by_seq) if text.place < 0 else 0.0)
+        for score, text, by_other in zip(own, texts, told_by_others, strict=True)
+    ]
     best = max(scores, default=0.0)
     if question.periods:
         # words alone cannot choose if the question has none that tell anything
         scores = [
-            score + IN_PERIOD * (best or 1.0) * _nearness(text, question)
-            for score, text in zip(scores, texts, strict=True)
+            0.0 if by_other else score + IN_PERIOD * (best or 1.0) * _nearness(text, question)
+            for score, text, by_other in zip(scores, texts, told_by_others, strict=True)
         ]
     if question.side and (border := _place_of_event(texts, words, question)):
         for at, text in enumerate(texts):
@@ -131,13 +132,12 @@ def matched(text: str, weights: Weights) -> set[str]:
 
 def stems_of(text: Text, language: Language) -> tuple[str, ...]:
     """Return the stems of a text and of its author's name."""
-    found = _stems(text.text, language)
-    return (*_stems(text.author, language), *found) if text.author not in ("", "user") else found
+    return _stems("" if text.author == "user" else text.author, text.text, language)
 
 
 @lru_cache(maxsize=10_000)
-def _stems(text: str, language: Language) -> tuple[str, ...]:
-    return tuple(stems_in_order(text, language))
+def _stems(author: str, text: str, language: Language) -> tuple[str, ...]:
+    return (*stems_in_order(author, language), *stems_in_order(text, language))
 
 
 @lru_cache(maxsize=10_000)
@@ -149,6 +149,19 @@ def _bm25(words: Sequence[str], weights: Mapping[str, float], average: float) ->
     counts = {word: words.count(word) for word in weights.keys() & set(words)}
     length = K1 * (1 - B + B * len(words) / max(1.0, average))
     return sum(weights[word] * count * (K1 + 1) / (count + length) for word, count in counts.items())
+
+
+def _from_beside(text: Text, by_seq: Mapping[int, tuple[float, Text]]) -> float:
+    """Return what the messages beside a message add to its score."""
+    total = 0.0
+    for distance, share in enumerate(BESIDE, 1):
+        beside = (by_seq.get(text.seq - distance), by_seq.get(text.seq + distance))
+        total += share * max((one[0] for one in beside if one and _same_sitting(text, one[1])), default=0.0)
+    return total
+
+
+def _same_sitting(one: Text, other: Text) -> bool:
+    return one.at is None or other.at is None or abs(one.at - other.at) <= SITTING_S
 
 
 def _nearness(text: Text, question: Question) -> float:
@@ -190,6 +203,11 @@ def speaker_of(text: Text) -> str:
     """Return the name of who speaks in a message, in lower case, or "" if it is not known."""
     found = _SPEAKER.match(text.text)
     return (found["name"] if found else "" if text.author in ("", "user") else text.author).lower()
+
+
+def is_signed(text: Text) -> bool:
+    """Whether a message tells by itself who speaks ("Ann: ...")."""
+    return _SPEAKER.match(text.text) is not None
 
 
 def _place_of_event(texts: Sequence[Text], words: Sequence[Sequence[str]], question: Question) -> int:

@@ -21,11 +21,12 @@ from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.memory.observations import SessionMemory
 from lango.store.search.memory_entries import Memory
-from lango.store.search.recall import CANDIDATES_OF_SESSION, count_words, find_in_session, find_of_days
+from lango.store.search.recall import count_words, find_in_session, find_of_days
 from lango.store.search.terms import Term
 from lango.threads import run_in_thread
 
 _MOST_TERMS = 16
+"""How many words of a message are looked up."""
 _RARE_SHARE, _KNOWN_SHARE = 0.1, 0.3
 _MIN_RARE, _MAX_RARE = 3, 1_000
 _MOST_COMMON_TERMS = 6
@@ -34,7 +35,8 @@ _QUESTION_SHARE, _STATEMENT_SHARE = 0.25, 0.6
 _MAY_REPLACE = 60
 """How many messages are searched for values that replaced older ones."""
 _SHOWN_SEQ = 10**9
-_MOST_FOR_STATEMENTS = 5
+_MOST_FOR_QUESTIONS, _MOST_FOR_STATEMENTS = 50, 5
+"""How many messages are found for their words: those beside them are ranked, too, and few fit the room."""
 _STATEMENT_TOKENS = 160
 """A message that mostly informs recalls one sentence: what is recalled for it is in no other request."""
 
@@ -66,6 +68,8 @@ async def recall_for(
     wanted = [*question.terms, *question.context]
     if not (wanted or question.periods) or first_seq <= 1:
         return ""
+    if not question.asks and len(wanted) > _MOST_TERMS:
+        return ""  # a sentence rarely has most of so many words, and each costs a search
     most = _most_known(first_seq - 1)
     words = await store.read(count_words, store.dialect, name, wanted, first_seq, most + 1)
     if words is not None and words.indexed_seq < min(first_seq - 1, words.session.last_seq):
@@ -78,7 +82,7 @@ async def recall_for(
     looked_up = _looked_up(counted, question, weights, first_seq - 1)
     if not looked_up and not question.periods:
         return ""
-    most = CANDIDATES_OF_SESSION if question.asks else _MOST_FOR_STATEMENTS
+    most = _MOST_FOR_QUESTIONS if question.asks else _MOST_FOR_STATEMENTS
     messages = await store.read(find_in_session, store.dialect, words.session, looked_up, 1, first_seq - 1, most)
     for period in question.periods:
         days = _start(period.first), _start(period.last + timedelta(1 + DAYS_AFTER))
@@ -142,7 +146,7 @@ def recalled_text(
     later += [
         (note.last_seq, note.text) for note in (current.note for current in notes) if sentence_score(note.text, weights)
     ]
-    said = [one for text in shown for one in sentences_of(text)]
+    said = [one for text in shown if sentence_score(text, weights) for one in sentences_of(text)]
     later += [(_SHOWN_SEQ, one) for one in said if sentence_score(one, weights)]
     return Filler(notes, weights, question, [] if question.past else later).fill(ranked, max_tokens)
 

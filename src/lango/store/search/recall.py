@@ -25,11 +25,13 @@ _EXCERPT_LEAD = 200
 _LONGEST_PHRASE = 4
 """A run of so many characters of a script without spaces is one term; a longer one is a sentence."""
 
+# with what an apostrophe leaves: "Ann's" and "that's" have no word in common
 _COMMON_WORDS = frozenset(
     """
     a about am an and any are as at be been but by can could did do does for from had has have he her him his how i
     if in into is it its just may me my no not of on or our she should so some such than that the their them then
     there these they this to was we were what when where which who why will with would you your
+    d didn doesn don isn ll m re s t ve wasn weren won wouldn
     """.split()  # noqa: SIM905
 )
 
