@@ -253,7 +253,7 @@ class AgentNotFound(TurnFailed):
 
 
 class TurnLimit(TurnFailed):
-    """Too many model calls in one turn, or the same tool call repeated."""
+    """Too many model calls in one turn, or the same wrong tool call repeated."""
 
 
 class TokensUsedUp(TurnFailed):

@@ -21,7 +21,7 @@ from lango.tools.execution import CANCELLED_INSIDE, convert_base_exceptions
 from lango.tools.results import ResultFiles, to_result
 
 MAX_SAME_CALLS = 5
-"""How often a tool may be called with the same arguments in one turn."""
+"""How often a turn may make the same call that cannot run."""
 WARN_AT_SHARE = 0.8
 FINAL_STEP_INSTRUCTION = (
     "This is the last step of this turn, and you can no longer use tools. Say in plain words what you did, what you "
@@ -63,19 +63,21 @@ def check_transfer(turn: TurnRun, arguments: Mapping[str, Any], context: ToolCon
 def check_call(
     turn: TurnRun, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
-    """Return the error of a call that cannot run even with approval: too often repeated, or bad arguments."""
-    times = turn.limits.count_call(call_fingerprint(tool.name, arguments))
-    if times >= MAX_SAME_CALLS and context.tool_confirmation is None:
-        failure = TurnLimit(f"{tool.name} was called {MAX_SAME_CALLS} times in one turn with the same arguments")
-        turn.output.fail(failure)
-        context.actions.skip_summarization = True
-        return {"error": f"not run: {failure}"}
+    """Return the error of a call with wrong arguments. The turn fails if its model repeats a call that cannot run."""
+    error = None
     if isinstance(tool, DeclaredTool):
         try:
             tool.tool.validate(arguments)
-        except InvalidArguments as error:
-            return {"error": str(error)}
-    return None
+        except InvalidArguments as wrong:
+            error = {"error": str(wrong)}
+    if error is None and not is_unknown_tool(tool):
+        return None
+    if turn.limits.count_wrong_call(call_fingerprint(tool.name, arguments)) < MAX_SAME_CALLS:
+        return error
+    failure = TurnLimit(f"the model called {tool.name} {MAX_SAME_CALLS} times in one turn in the same wrong way")
+    turn.output.fail(failure)
+    context.actions.skip_summarization = True
+    return {"error": f"not run: {failure}"}
 
 
 # -- the user's own tools, and results ---------------------------------------------------------------------------------

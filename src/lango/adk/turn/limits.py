@@ -1,4 +1,4 @@
-"""Limit a run of a turn: its model calls, the time and number of its tools, and calls that repeat."""
+"""Limit a run of a turn: its model calls, the time and number of its tools, and wrong calls that repeat."""
 
 from asyncio import Semaphore
 from collections import Counter
@@ -34,7 +34,7 @@ class Limits(Struct, eq=False, kw_only=True):
     tool_slots: Semaphore = field(default_factory=lambda: Semaphore(_TOOLS_AT_ONCE))
     """Taken by each running tool: a model may make thousands of calls in one response."""
     model_calls: int = 0
-    _same_calls: Counter[str] = field(default_factory=Counter[str])
+    _wrong_calls: Counter[str] = field(default_factory=Counter[str])
 
     def count_model_call(self) -> None:
         """Count a model call. Raise `TurnLimit` if it is one too many."""
@@ -42,10 +42,10 @@ class Limits(Struct, eq=False, kw_only=True):
         if self.model_calls > self.max_model_calls:
             raise TurnLimit(f"the turn took more than {self.max_model_calls} model calls (setting agent.max_turns)")
 
-    def count_call(self, call: str) -> int:
-        """Count a tool call, given by its fingerprint; return how often the turn has made it."""
-        self._same_calls[call] += 1
-        return self._same_calls[call]
+    def count_wrong_call(self, call: str) -> int:
+        """Count a tool call that cannot run, given by its fingerprint; return how often this run has made it."""
+        self._wrong_calls[call] += 1
+        return self._wrong_calls[call]
 
     async def enter_tool(self) -> None:
         """Begin to run a tool: wait for a slot; once the process stops, no tool begins."""

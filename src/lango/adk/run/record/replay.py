@@ -111,7 +111,6 @@ async def replayed_result(
     entry = turn.record.earlier_run.entry(call_id)
     fingerprint = call_fingerprint(tool.name, arguments)
     if turn.has_session(context) and (known := turn.record.earlier_run.next_result(call_id)) is not None:
-        turn.limits.count_call(fingerprint)
         if known.response.get("note") == CALLED_BEFORE_UPDATE:
             result_before_update(turn, fingerprint, context)
         if known.actions is not None:
@@ -151,7 +150,6 @@ async def _journaled_result(
             f"call {call_id!r} of {tool.name} was not run: its arguments differ from the first run; {WHY}"
         )
     if entry.status == "finished":
-        turn.limits.count_call(fingerprint)
         result = cast("dict[str, Any]", entry.result or {})  # empty: the result comes later
         result, actions = await load_files(result, open_actions(entry.actions, turn.app.box, call_id), context)
         paused_for = actions.get(PAUSE)
@@ -166,7 +164,6 @@ async def _journaled_result(
     if runs_agents(tool) or entry.effect != "once" or asked:
         turn.record.allow_repeat(call_id)
         return None
-    turn.limits.count_call(fingerprint)
     unknown = {"error": UNKNOWN_RESULT, "outcome": "unknown"}
     await turn.record.finish(call_id, unknown)
     return unknown
