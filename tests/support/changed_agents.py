@@ -102,7 +102,7 @@ class Planned(BaseLlm):
             self.world.notes.add(session())
         results = [part.function_response for part in parts if part.function_response]
         names = [one.name for one in results if (one.response or {}).get("outcome") != "not run"]
-        first = [step for step in _PREFIX.get(session(), ()) if step[0] not in names and self.plan[:1] != [_TRANSFER]]
+        first = [step for step in _PREFIX.get(session(), ()) if step[0] not in names and self.plan[:1] != [TRANSFER]]
         steps = [step for step in (*first, *self.plan) if step[0] in llm_request.tools_dict]
         made = sum(name not in ("buy", "order") for name in names)
         if made == 1:
@@ -118,7 +118,7 @@ class Planned(BaseLlm):
 
 
 _PREFIX = {"approval": [("buy", "9")], "result": [("order", "7")]}
-_TRANSFER = ("transfer_to_agent", "shop")
+TRANSFER = ("transfer_to_agent", "shop")
 
 
 def paying(world: World, name: str = "pay") -> Any:
@@ -335,7 +335,7 @@ CHANGES = {
     "wrapped in a sequence": of(lambda w: sequence(agent(w), name="outer")),
     "wrapped in a loop": of(lambda w: loop(agent(w), name="outer")),
     "wrapped in an own agent": of(lambda w: Own(name="outer", sub_agents=[agent(w)])),
-    "a boss above": of(lambda w: agent(w, "boss", [_TRANSFER], [], sub_agents=[agent(w)])),
+    "a boss above": of(lambda w: agent(w, "boss", [TRANSFER], [], sub_agents=[agent(w)])),
     "a sequence of that name": of(lambda w: sequence(agent(w, "till"), name="shop")),
     "an own class of that name": of(lambda w: Own(name="shop", sub_agents=[agent(w, "till")])),
     "a parallel agent of that name": of(

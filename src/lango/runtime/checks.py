@@ -128,7 +128,7 @@ async def judge_turns(store: Store, app: AgentApp, sessions: int) -> list[TurnVe
     An app without sessions may be one that was renamed: no turn of another app continues in it.
     """
     updates = Updates(store, app.root, lambda: app.version)
-    found = await store.read(list_unfinished)
+    found = await store.read(list_unfinished, with_client_calls=True)
     if not await store.read(has_sessions, app.name):
         return [_judge_renamed(one, app.name) for one in found]
     unfinished = [one for one in found if one.session.app_name == app.name]

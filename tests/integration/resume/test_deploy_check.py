@@ -13,8 +13,9 @@ from lango.store import Store
 from lango.store.engine.schema import Migration, load_migrations
 from lango.store.sessions.sessions import create_session, has_sessions, list_newest_sessions
 from tests.agents.parts import collect, last_error, rows, settings_for
-from tests.integration.resume.test_update_table import answer_to, checked_verdicts
+from tests.integration.resume.test_update_table import checked_verdicts
 from tests.support.changed_agents import Change, World, agent, asking, function, graph, node_agent, old_graph
+from tests.support.deploys import answer_to
 from tests.support.kill_points import until_idle
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has these agents

@@ -26,7 +26,6 @@ from lango.runtime.checks import judge_turns
 from lango.runtime.opening import build_agent_app
 from lango.store import Store
 from lango.store.turns.turns import TurnResult
-from lango.waits import ApprovalWait, Approve, InputWait, LongRunningWait, Result, Value, Wait
 from tests.agents.parts import TIMEOUT_S, collect, rows, settings_for
 from tests.support.changed_agents import (
     CHANGES,
@@ -38,6 +37,7 @@ from tests.support.changed_agents import (
     Change,
     World,
 )
+from tests.support.deploys import STATUS, answer_to
 from tests.support.kill_points import copy_store
 from tests.support.runtimes import store_of, supervisor_of
 from tests.support.store_workers import Worker
@@ -45,9 +45,6 @@ from tests.support.store_workers import Worker
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has these agents
 
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'test' AND tablename <> 'lango_schema'"
-STATUS = """
-SELECT t.status, t.extra FROM turns t JOIN sessions s ON s.session_key = t.session_key WHERE s.id = '{}' ORDER BY t.turn
-"""
 EMPTY_COPY = 21  # bytes of PostgreSQL's binary format without a row
 ON_POSTGRES = (
     "nothing",
@@ -229,18 +226,6 @@ async def answer_all(runtime: Runtime, moment: str, text: str = "") -> TurnEvent
         turn = await runtime.answer(moment, waits[0].id, answer_to(waits[0]))
         last = (await collect(turn.follow()))[-1]
     return last
-
-
-def answer_to(wait: Wait) -> Any:
-    match wait:
-        case ApprovalWait():
-            return Approve()
-        case LongRunningWait():
-            return Result({"ordered": "7"})
-        case InputWait():
-            return Value("3")
-        case _:
-            raise AssertionError(wait)
 
 
 def check(world: World, change: Change) -> None:

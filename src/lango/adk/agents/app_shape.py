@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.tools import BaseTool, FunctionTool
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.genai.types import FunctionDeclaration
 from msgspec import Struct, json, to_builtins
@@ -40,6 +41,10 @@ class ToolShape(Struct, frozen=True):
     effect: Effect
     runs: "NodeShape | None" = None
     """The agent or node that it runs."""
+    is_toolset: bool = False
+    """It has tools that are not known here."""
+    has_own_session: bool = False
+    """What it runs leaves no events in the session of the turn."""
 
 
 class NodeShape(Struct, frozen=True):
@@ -62,6 +67,13 @@ class NodeShape(Struct, frozen=True):
         yield self
         for below in (*self.children, *(tool.runs for tool in self.tools if tool.runs is not None)):
             yield from below.walk()
+
+    def walk_session(self) -> "Iterator[NodeShape]":
+        """Yield this node and all below it whose events are in the session of the turn."""
+        yield self
+        in_tools = (tool.runs for tool in self.tools if tool.runs is not None and not tool.has_own_session)
+        for below in (*self.children, *in_tools):
+            yield from below.walk_session()
 
     def tool_schema(self, agent: str, tool: str) -> str | None:
         """Return the digest of the schema of an agent's tool, or None if it is not known, as for a toolset."""
@@ -128,7 +140,9 @@ def _class_name(thing: object) -> str:
 
 def _tool_shape(tool: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> ToolShape:
     if isinstance(tool, BaseToolset):
-        return ToolShape(str(getattr(tool, "tool_name_prefix", None) or ""), _class_name(tool), "", "none")
+        return ToolShape(
+            str(getattr(tool, "tool_name_prefix", None) or ""), _class_name(tool), "", "none", is_toolset=True
+        )
     tool = as_adk_tool(tool)
     runs = agent_in_tool(tool)
     return ToolShape(
@@ -137,6 +151,7 @@ def _tool_shape(tool: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> Tool
         schema=schema_digest(tool) if isinstance(tool, BaseTool) else "",
         effect=effect_of_tool(tool) if isinstance(tool, BaseTool) else "once",
         runs=shape_of(runs, effect_of_tool) if runs is not None else None,
+        has_own_session=isinstance(tool, AgentTool),
     )
 
 

@@ -164,6 +164,12 @@ def missing_transfer_target(error: BaseException) -> str | None:
     return None
 
 
+def missing_approved_tool(error: BaseException) -> str | None:
+    """Return the name of the tool that ADK could not find for a call that was approved; None for any other error."""
+    found = re.fullmatch(r"Tool '(.*)' is not registered\.", str(error)) if isinstance(error, ValueError) else None
+    return found[1] if found else None
+
+
 def transfer_correction(name: str, valid: Sequence[str]) -> str:
     """Return the message that asks the model to transfer to an existing agent."""
     return (

@@ -10,7 +10,13 @@ from google.adk.runners import Runner
 from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 from google.genai import types
 
-from lango.adk.agents.tree import TRANSFER_TOOL, missing_transfer_target, transfer_correction, walk_agents
+from lango.adk.agents.tree import (
+    TRANSFER_TOOL,
+    missing_approved_tool,
+    missing_transfer_target,
+    transfer_correction,
+    walk_agents,
+)
 from lango.adk.events.events_to_rows import AGENT_ERROR, output_text
 from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.pauses.unanswered_calls import await_node_calls, note_calls, request_event
@@ -18,7 +24,7 @@ from lango.adk.run.record import workflow_nodes
 from lango.adk.turn.output import MissingAgent, Output, texts_of
 from lango.adk.turn.turn_run import TurnRun, entered
 from lango.development.failures import log_failure
-from lango.errors import AgentFailed, EmptyAnswer, LangoError, WaitNotOpen
+from lango.errors import AgentFailed, EmptyAnswer, LangoError, TurnDiverged, WaitNotOpen
 from lango.events import ArtifactSaved, WaitClosed, WaitOpened, to_plain_values
 from lango.sessions import CONFIRMATION_CALL, CORRECTION_RUN, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, REQUEST_PREFIX
 from lango.store import Store
@@ -137,6 +143,8 @@ class LegRunner:
         except BaseException as error:  # a panic of a native library is not an Exception
             if turn.output.failure is not None:
                 raise turn.output.failure from error
+            if (tool := missing_approved_tool(error)) is not None:  # of a toolset, which nobody could ask before
+                raise TurnDiverged(f"tool {tool!r}, whose call was approved, no longer exists") from error
             wanted = missing_transfer_target(error)
             valid = [agent.name for agent in walk_agents(self._root) if agent is not self._root]
             if wanted is None or not valid:

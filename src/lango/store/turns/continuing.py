@@ -35,7 +35,12 @@ UPDATE turns SET status = 'running', owner = NULL, epoch = $1, ended_at = NULL, 
     cancel_requested = 0, input_tokens = 0, output_tokens = 0, cached_tokens = 0, model_calls = 0, cost_usd = NULL
 WHERE session_key = $2 AND turn = $3
 """
-_WAITING = "SELECT DISTINCT seq FROM open_calls WHERE session_key = $1 AND long_running = 1 ORDER BY seq"
+# a call that has got an update waits, and is no longer open
+_WAITING = """
+SELECT seq FROM open_calls WHERE session_key = $1 AND long_running = 1
+UNION SELECT seq FROM waits WHERE session_key = $1 AND closed IS NULL AND answered_at IS NULL AND epoch IS NULL
+ORDER BY seq
+"""
 _LAST_EVENT = """
 SELECT id, data FROM event_log WHERE session_key = $1 AND id >= $2 AND id < $3 ORDER BY id DESC LIMIT 1
 """

@@ -63,10 +63,10 @@ WHERE t.status IN ('queued', 'running')
 """
 # a question of a running tool does not pause its turn
 _PAUSED = f"""
-SELECT w.app_name, w.user_id, s.id, w.turn, 'paused', MIN(w.opened_at), NULL, 0
+SELECT s.app_name, s.user_id, s.id, w.turn, 'paused', MIN(w.opened_at), NULL, 0
 FROM waits w JOIN sessions s ON s.session_key = w.session_key
-WHERE w.user_id IS NOT NULL AND w.epoch IS NULL AND {IS_OPEN}
-GROUP BY w.app_name, w.user_id, s.id, w.turn
+WHERE (w.user_id IS NOT NULL OR CAST($1 AS BIGINT) = 1) AND w.epoch IS NULL AND {IS_OPEN}
+GROUP BY s.app_name, s.user_id, s.id, w.turn
 """  # noqa: S608 - constants
 _FAILED = f"""
 SELECT s.app_name, s.user_id, s.id, t.turn, COALESCE(t.ended_at, t.created_at), t.status, t.extra, t.attempts,
@@ -361,9 +361,12 @@ def list_failed(app_name: str | None, user_id: str | None, limit: int) -> Operat
     return found
 
 
-def list_unfinished() -> Operation[list[UnfinishedTurn]]:
-    """Return the unfinished turns of all apps, the oldest first."""
-    rows = [*(yield _UNFINISHED, ()), *(yield _PAUSED, ())]
+def list_unfinished(*, with_client_calls: bool = False) -> Operation[list[UnfinishedTurn]]:
+    """Return the unfinished turns of all apps, the oldest first.
+
+    `with_client_calls`: also those that wait only for a client, whose next message may close its calls.
+    """
+    rows = [*(yield _UNFINISHED, ()), *(yield _PAUSED, (int(with_client_calls),))]
     found = [
         UnfinishedTurn(SessionId(app, user, id_), turn, status, since, owner or "", attempts)
         for app, user, id_, turn, status, since, owner, attempts in rows

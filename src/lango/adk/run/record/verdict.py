@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from lango.adk.agents.app_shape import NodeShape
 from lango.adk.events.recorded_run import FROM_CODE, TOOL_SCHEMAS
-from lango.sessions import StoredEvent
+from lango.messages import Message
+from lango.sessions import CONFIRMATION_CALL, StoredEvent
+from lango.store.codec.rows import approval_subject
 from lango.store.tool_calls.tool_journal import JournalEntry
 
 VerdictKind = Literal["same", "continues at the next model call", "cannot continue"]
@@ -38,6 +40,8 @@ def judge(stored: Sequence[StoredEvent], entries: Mapping[str, JournalEntry], ro
     events = [event for event in stored if event.message is not None and event.message.author != "user"]
     if nodes := _nodes_of_workflow(events, entries):
         verdict = judge_nodes(nodes, root)
+        if verdict is SAME and (why := next(_of_another_kind(events, entries, root), "")):
+            verdict = Verdict("cannot continue", why)
         if verdict is not SAME or root.kind == "workflow":
             return verdict
     if why := next(_misfits(events, entries, root), ""):
@@ -59,21 +63,29 @@ def judge_answer(asked_by: StoredEvent, root: NodeShape) -> Verdict:
     """
     assert asked_by.message
     name = asked_by.message.author
-    agent = next((node for node in root.walk() if node.name == name), None)
+    agent = next((node for node in root.walk_session() if node.name == name), None)
     if agent is None and _is_started_by_code(_names(_path(asked_by)), root):
         return SAME
     if agent is None:
         return Verdict("continues at the next model call", f"agent {name!r}, which asked, no longer exists")
     known: Mapping[str, str] = (asked_by.extra or {}).get(TOOL_SCHEMAS) or {}
     tools = {tool.name: tool for tool in agent.tools}
-    for tool, schema in known.items():
-        if tool not in tools:
+    is_open = any(tool.is_toolset for tool in agent.tools)
+    for tool in dict.fromkeys((*known, *_asked_about(asked_by.message))):
+        if tool not in tools and (tool in known or not is_open):
             return Verdict("continues at the next model call", f"tool {tool!r} of agent {name!r} no longer exists")
-        if tools[tool].schema != schema:
+        if tool in known and tools[tool].schema != known[tool]:
             return Verdict(
                 "continues at the next model call", f"tool {tool!r} takes other arguments: it is asked again"
             )
     return SAME
+
+
+def _asked_about(message: Message) -> Iterator[str]:
+    """Yield the tools whose calls a message asks a person to approve."""
+    for call in message.tool_calls:
+        if call.name == CONFIRMATION_CALL and (name := approval_subject(call).get("name")):
+            yield str(name)
 
 
 # -- workflows --------------------------------------------------------------------------------------------------------
@@ -81,12 +93,30 @@ def judge_answer(asked_by: StoredEvent, root: NodeShape) -> Verdict:
 
 def _nodes_of_workflow(events: Sequence[StoredEvent], entries: Mapping[str, JournalEntry]) -> list[str]:
     """Return the paths of the nodes that the record names, in their order; none: no workflow ran."""
-    functions = [key.removeprefix(_NODE).partition("#")[0] for key in entries if key.startswith(_NODE)]
+    functions = _functions(entries)
     outputs = [event for event in events if _node_info(event).get("output_for")]
     if not functions and not outputs:
         return []
     # a function has an event once it has ended; the one that has not ended comes last
     return [*dict.fromkeys((*(path for event in events if (path := _path(event))), *functions))]
+
+
+def _functions(entries: Mapping[str, JournalEntry]) -> list[str]:
+    return [key.removeprefix(_NODE).partition("#")[0] for key in entries if key.startswith(_NODE)]
+
+
+def _of_another_kind(
+    events: Sequence[StoredEvent], entries: Mapping[str, JournalEntry], root: NodeShape
+) -> Iterator[str]:
+    """Say which node of the record was a function and is an agent now, or the other way: its steps are not recorded."""
+    functions, agents = _functions(entries), {_path(event) for event in events if is_response(event)}
+    for path in (*functions, *agents):
+        node: NodeShape | None = root
+        for name in _names(path)[1:]:
+            node = _node_below(node, name, root) if node is not None else None
+        is_agent = path not in functions
+        if node is not None and node.kind in (("function",) if is_agent else ("llm", "workflow", *_WITHOUT_NODES)):
+            yield f"node {node.name!r}, which the turn has reached, is {'no longer' if is_agent else 'now'} an agent"
 
 
 def _missing_node(nodes: Sequence[list[str]], root: NodeShape) -> str:
@@ -119,7 +149,7 @@ def _is_started_by_code(names: Sequence[str], root: NodeShape) -> bool:
 
 def _node_below(node: NodeShape, name: str, root: NodeShape) -> NodeShape | None:
     """Return the node of a workflow's graph with a name, or the one that an agent can reach in the tree."""
-    inner = node.children if node.kind == "workflow" else root.walk()
+    inner = node.children if node.kind == "workflow" else root.walk_session()
     return next((below for below in inner if below.name == name), None)
 
 
@@ -148,7 +178,7 @@ def _passed_by(nodes: Sequence[list[str]], root: NodeShape) -> str:
 
 def _misfits(events: Sequence[StoredEvent], entries: Mapping[str, JournalEntry], root: NodeShape) -> Iterator[str]:
     """Say how the record does not fit the agents."""
-    places = {node.name: node for node in root.walk()}
+    places = {node.name: node for node in root.walk_session()}
     has_paths = root.kind in ("llm", "workflow")
     branches = dict(_branches(root, "", is_known=True))
     for event in events:
@@ -173,7 +203,7 @@ def _leads_to(names: Sequence[str], root: NodeShape) -> bool:
     """Whether a path of agents begins at the root, or at one that answered last, and leads on to agents of the tree."""
     if root.kind == "workflow":
         return names[0] == root.name
-    agents = {node.name for node in root.walk()}
+    agents = {node.name for node in root.walk_session()}
     return all(name in agents for name in names)
 
 
