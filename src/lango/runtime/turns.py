@@ -230,6 +230,17 @@ class Turns:
         """Read a page of a turn's events after an id, and the turn as it is stored."""
         return await self._store.read(event_log.read_event_log, session.key, turn, after_id)
 
+    async def all_events(self, session: SessionInfo, turn: int) -> list[TurnEvent]:
+        """Read all events of a turn so far."""
+        found, page = list[TurnEvent](), LogPage([], None)
+        while not page.closed:
+            after_id = page.last_id
+            page = await self.events(session, turn, after_id)
+            found += [logged.event for logged in page.events]
+            if page.last_id <= after_id:
+                break
+        return found
+
     async def has_joined_texts(self, session: SessionInfo, turn: int) -> bool:
         """Whether the event log has whole texts of a turn instead of the pieces that were streamed."""
         return await self._store.read(event_log.has_joined_texts, session.key, turn)

@@ -24,13 +24,14 @@ from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse, encode_turn_error, event_frames
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
-from lango.sessions import SessionInfo, WhenBusy
+from lango.sessions import SessionInfo, StoredEvent, WhenBusy
 from lango.submissions import Submission
 from lango.waits import Wait
 
 WHEN_BUSY_HEADER = "X-When-Busy"
 """How the message of a request is handled while a turn of its session runs, for clients of every protocol."""
 _MENDED_POLL_S = 1.0
+_MESSAGES_READ_AT_ONCE = 200
 _log = logging.getLogger("lango.server")
 
 
@@ -109,6 +110,18 @@ class AgentUser:
         if session is None:
             raise SessionNotFound(f"there is no session {session_id!r}")
         return session
+
+    async def messages(
+        self, session: SessionInfo, most: int | None = None, before: int | None = None
+    ) -> list[StoredEvent]:
+        """Read the messages of a session in order, page by page: all, or about as many of the newest as `most`."""
+        found: list[StoredEvent] = []
+        while page := await self.sessions.page(session, before=before, limit=_MESSAGES_READ_AT_ONCE):
+            found[:0] = page
+            before = page[0].seq
+            if most is not None and len(found) >= most:
+                break
+        return found
 
     async def delete_session(self, session_id: str) -> None:
         """Cancel the running turn of a session, and delete the session. Raise `SessionNotFound`."""

@@ -1,6 +1,6 @@
 """Page through lists: the size of a page, and the cursor of the next one.
 
-A cursor is a time, a number and a text, in a form that a pattern describes completely.
+A cursor is a time, a number and a text in hexadecimal digits: a pattern describes it completely.
 """
 
 import re
@@ -11,34 +11,22 @@ from fastapi import Query
 
 from lango.server.errors import bad_request
 
-_TIME_AND_KEY = r"[0-9]{1,12}(\.[0-9]{1,60})?-[0-9]{1,18}"
-_SESSION_PLACE = rf"^{_TIME_AND_KEY}$"
-_INBOX_PLACE = rf"^{_TIME_AND_KEY}-([0-9a-f]{{2}}){{0,800}}$"
+_PLACE = r"^[0-9]{1,12}(\.[0-9]{1,60})?-[0-9]{1,18}-([0-9a-f]{2}){0,800}$"
 
 PageSize = Annotated[int, Query(ge=1, le=200)]
-SessionCursor = Annotated[str | None, Query(max_length=200, json_schema_extra={"pattern": _SESSION_PLACE})]
-InboxCursor = Annotated[str | None, Query(max_length=2000, json_schema_extra={"pattern": _INBOX_PLACE})]
+Cursor = Annotated[str | None, Query(max_length=2000, json_schema_extra={"pattern": _PLACE})]
 
 
-def encode_cursor(time: float, key: int, text: str | None = None) -> str:
+def encode_cursor(time: float, key: int, text: str = "") -> str:
     """Write the place of the last row of a page; the time is exact."""
-    place = f"{Decimal(time):f}-{key}"
-    return place if text is None else f"{place}-{text.encode('utf-8', 'replace').hex()}"
+    return f"{Decimal(time):f}-{key}-{text.encode('utf-8', 'replace').hex()}"
 
 
-def decode_session_cursor(cursor: str) -> tuple[float, int]:
-    """Read the cursor of a list of sessions; raise `ApiError` for any other text."""
-    time, key = _parts(cursor, _SESSION_PLACE)
-    return float(time), int(key)
-
-
-def decode_inbox_cursor(cursor: str) -> tuple[float, int, str]:
-    """Read the cursor of an inbox; raise `ApiError` for any other text."""
-    time, key, text = _parts(cursor, _INBOX_PLACE)
-    return float(time), int(key), bytes.fromhex(text).decode("utf-8", "replace")
-
-
-def _parts(cursor: str, pattern: str) -> list[str]:
-    if not re.fullmatch(pattern, cursor, re.ASCII) or cursor.endswith("\n"):
+def decode_cursor(cursor: str | None) -> tuple[float, int, str] | None:
+    """Return the place after which a page begins, or None for the first page. Raise `ApiError` for any other text."""
+    if cursor is None:
+        return None
+    if not re.fullmatch(_PLACE, cursor, re.ASCII) or cursor.endswith("\n"):
         raise bad_request("cursor: send the next_cursor of the previous page")
-    return cursor.split("-")
+    time, key, text = cursor.split("-")
+    return float(time), int(key), bytes.fromhex(text).decode("utf-8", "replace")

@@ -1,20 +1,24 @@
 """Submit the turn of a client that sends the whole conversation with each request, and describe its responses."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Protocol
 
 from fastapi import Header
+from starlette.responses import Response
 
 from lango.config import ServerLimits, ServerSettings
-from lango.errors import ConfigError
+from lango.errors import ConfigError, LangoError
 from lango.messages import Message
 from lango.server.compat.linked_files import FileLink, LinkedFiles, LoadUpload, load_links
 from lango.server.compat.session_selection import NamedConversation, submit_carried_history, submit_to_named_session
-from lango.server.compat.turn_answer import TurnAnswer
+from lango.server.compat.turn_answer import AnswerView, TurnAnswer
 from lango.server.context import AgentUser
-from lango.server.errors import bad_request
+from lango.server.errors import ApiError, bad_request, to_api_error
+from lango.server.json_body import JsonResponse
 from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import SESSION_ID, Responses
+from lango.server.streaming.sse import EventStreamResponse
 from lango.submissions import ModelOptions, TurnRequest
 from lango.threads import run_in_thread
 from lango.tools.schema_checker import SchemaChecker
@@ -32,7 +36,7 @@ TURN_ERRORS = {
 """The errors of such a route, by status."""
 
 
-def answer_response(description: str) -> Responses:
+def describe_answer(description: str) -> Responses:
     """Describe an answer that is one object, or the events of a stream."""
     content = {"application/json": {"schema": {"type": "object"}}, "text/event-stream": EVENT_STREAM}
     return {200: {"description": description, "content": content}}
@@ -45,6 +49,27 @@ def turn_headers(session_id: str) -> dict[str, str]:
     that sent another id knows it.
     """
     return {"x-should-retry": "false"} | ({"X-Session-Id": session_id} if session_id.isascii() else {})
+
+
+@contextmanager
+def errors_with_headers(headers: Mapping[str, str]) -> Generator[None]:
+    """Add headers to the responses to errors: every response to an accepted turn carries them."""
+    try:
+        yield
+    except (LangoError, ApiError) as error:
+        api_error = to_api_error(error)
+        api_error.headers |= headers
+        raise api_error from error
+
+
+async def answer_response(user: AgentUser, answer: TurnAnswer, view: AnswerView, *, stream: bool | None) -> Response:
+    """Return the response with the answer to an accepted turn: whole at its end, or as a stream."""
+    headers = turn_headers(answer.turn.session.name.id)
+    if stream:
+        timeout_s = user.settings.server.write_timeout_s
+        return EventStreamResponse(answer.frames(view), timeout_s, view.encode_error, headers)
+    with errors_with_headers(headers):
+        return JsonResponse(view.body(*await answer.collect()), headers=headers)
 
 
 class ChatBody(Protocol):

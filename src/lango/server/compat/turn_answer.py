@@ -1,8 +1,8 @@
 """Fold the events of a turn into the parts of one answer, for clients that can only append to what they were sent."""
 
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from lango import events
 from lango.events.text import FinalText, LastText, TextOrder, remove_withdrawn
 from lango.server.compat.client_view import pause_note
 from lango.server.context import AgentUser
-from lango.server.errors import turn_api_error
+from lango.server.errors import ApiError, turn_api_error
 from lango.server.json_body import tool_value_text
 from lango.server.streaming.turn_streams import TurnRef
 from lango.waits import ApprovalWait
@@ -42,7 +42,33 @@ class ExecutedTool(Struct, frozen=True):
 
 
 AnswerPart = Text | Thought | Speaker | ExecutedTool
-AnswerEnd = events.TurnError | events.TurnDone
+
+
+class AnswerView(Protocol):
+    """How a protocol shows an answer: whole, or as the frames of a stream."""
+
+    heartbeat: str | None
+    """The frame for clients when no event came for long; None: that of all streams."""
+
+    def body(self, parts: Sequence[AnswerPart], done: events.TurnDone) -> dict[str, Any]:
+        """Return the whole answer."""
+        ...
+
+    def begin(self) -> str:
+        """Return the first frame."""
+        ...
+
+    def add(self, part: AnswerPart) -> Iterable[str]:
+        """Return the frames of the next part."""
+        ...
+
+    def end(self, done: events.TurnDone) -> Iterable[str]:
+        """Return the last frames of a turn that did not fail."""
+        ...
+
+    def encode_error(self, error: ApiError) -> str:
+        """Return the frame of an error, which ends the stream."""
+        ...
 
 
 class TurnAnswer:
@@ -87,18 +113,25 @@ class TurnAnswer:
         assert isinstance(done, events.TurnDone), "the events of a turn end with a final one"
         return [part for event in remove_withdrawn(followed) for part in self._parts(event)], done
 
-    async def follow(self) -> AsyncGenerator[AnswerPart | events.Queued | AnswerEnd | None, None]:
-        """Yield the parts as they come, places in the queue, and the end; None if no event came for a heartbeat."""
+    async def frames(self, view: AnswerView) -> AsyncGenerator[str | None, None]:
+        """Yield the answer as it is generated, and places in the queue, as the frames of a stream."""
+        yield view.begin()
         async with aclosing(self._turns.follow_answer(self.turn)) as items:
             async for item in items:
                 if item is None:
-                    yield None
+                    yield view.heartbeat
                     continue
                 for part in self._parts(item.event):
-                    yield part
+                    for frame in view.add(part):
+                        yield frame
                 match item.event:
-                    case events.Queued() | events.TurnDone() | events.TurnError(fatal=True):
-                        yield item.event
+                    case events.Queued(place=place):
+                        yield f": queued, place {place}\n\n"
+                    case events.TurnDone():
+                        for frame in view.end(item.event):
+                            yield frame
+                    case events.TurnError(fatal=True):
+                        yield view.encode_error(turn_api_error(item.event))
                     case _:
                         pass
 

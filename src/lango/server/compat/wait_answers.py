@@ -15,13 +15,17 @@ from lango.waits import (
     Credential,
     CredentialWait,
     Decline,
+    EventWait,
     InputWait,
     LongRunningWait,
     QuestionWait,
     Refuse,
     Result,
+    TimerWait,
+    ToolResultWait,
     Value,
     Wait,
+    Wake,
 )
 
 _YES = frozenset({"yes", "y", "approve", "approved", "ok", "allow"})
@@ -30,7 +34,7 @@ _NO = frozenset({"no", "n", "refuse", "refused", "deny", "decline"})
 
 def asks_client(wait: Wait) -> bool:
     """Whether the client can answer a wait; results of long-running tools, times and events come from elsewhere."""
-    return wait.kind not in ("timer", "event") and not isinstance(wait, LongRunningWait)
+    return not isinstance(wait, ToolResultWait)
 
 
 def question_text(wait: Wait) -> str:
@@ -62,10 +66,10 @@ def value_to_answer(wait: Wait, value: Any) -> Answer:
             return Value(value)
         case QuestionWait():
             return Decline() if value == {"declined": True} else Value(value)
-        case ClientResultWait() | LongRunningWait():
+        case TimerWait():
+            return Wake()
+        case ClientResultWait() | LongRunningWait() | EventWait():
             return Result(cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": value})
-        case _:
-            raise InvalidAnswer(f"a client cannot answer a wait of kind {wait.kind}")
 
 
 def _approval(value: Any) -> Approve | Refuse:

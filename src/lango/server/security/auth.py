@@ -212,16 +212,20 @@ class AuthenticatedRoute(APIRoute):
 
 async def _until_disconnected(request: Request, handling: Coroutine[Any, Any, Response]) -> Response:
     """Return the response to a request that only reads, or stop working on it when its client has left."""
-    task = asyncio.create_task(handling)
-    disconnect = asyncio.create_task(wait_disconnected(request.receive))
-    try:
-        await asyncio.wait([task, disconnect], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        disconnect.cancel()
-        if not task.done():
-            task.cancel()
-    await asyncio.wait([task])
+    task, _ = await run_until_first_ends(handling, wait_disconnected(request.receive))
     return Response(status_code=CLIENT_CLOSED_REQUEST) if task.cancelled() else task.result()
+
+
+async def run_until_first_ends(*works: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
+    """Run coroutines until one of them ends, and cancel the others; return their tasks, which have all ended."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    return tasks
 
 
 async def wait_disconnected(receive: Receive) -> None:

@@ -30,19 +30,10 @@ from lango.server.errors import (
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
 
-_PATHS_WITH_FILES = re.compile(
-    r"/v1/sessions/[^/]+/messages|/run|/run_sse|/apps/[^/]+/users/[^/]+/sessions/[^/]+/artifacts"
-)
-_IMPORT_PATH = "/v1/sessions/import"
-_ARTIFACT_PATH = re.compile(r"/v1/(sessions/[^/]+/)?artifacts/.+", re.DOTALL)
-_UPLOAD_PATH = "/v1/files"
 _MAX_FORM_BYTES = 10_000
 """The most bytes of a form around its file."""
 _ANTHROPIC_PATHS = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 _OPENAI_PATHS = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/responses/compact", "/v1/embeddings"})
-_CONVERSATION_PATHS = _ANTHROPIC_PATHS | _OPENAI_PATHS | {"/agui"}
-_ITEMS_PATH = re.compile(r"/v1/conversations(/[^/]+/items)?")
-_TRIGGER_PATHS = "/v1/triggers/"
 _ANY_KIND = "*/*"
 _JSON = "application/json"
 _MIN_BYTES_PER_S = 10_000
@@ -85,23 +76,10 @@ class RequestGuard:
         self._hosts = named | {settings.host.lower()}
         # a load balancer's health checks name the replica's address; other machines do not reach a loopback server
         self._checked_by_address = frozenset[str]() if is_loopback(settings.host) else HEALTH_PATHS
-        limits = settings.limits
-        most = max(limits.max_body_bytes, limits.max_conversation_bytes)
-        self._artifact_limit = _BodyLimit(_ANY_KIND, max_artifact_bytes, "store.max_artifact_bytes")
-        self._upload_limit = _BodyLimit(
-            "multipart/form-data", max_artifact_bytes + _MAX_FORM_BYTES, "store.max_artifact_bytes"
-        )
-        self._import_limit = _BodyLimit(
-            "application/x-ndjson", limits.max_import_bytes, "server.limits.max_import_bytes"
-        )
-        self._message_limit = _BodyLimit(_JSON, max_message_bytes(limits), "server.limits.max_body_bytes")
-        # the same for all triggers: the size that is refused must not say whether a trigger exists
-        self._trigger_limit = _BodyLimit(_ANY_KIND, max_trigger_bytes, "triggers.<name>.max_bytes")
-        self._default_limit = _BodyLimit(_JSON, limits.max_body_bytes, "server.limits.max_body_bytes")
-        self._conversation_limit = _BodyLimit(_JSON, most, "server.limits.max_conversation_bytes")
-        self._body_timeout_s = limits.body_timeout_s
-        all_limits = (self._upload_limit, self._import_limit, self._message_limit, self._conversation_limit)
-        self._unfinished = _UnfinishedBodies(limits.max_unfinished_bytes, max(one.max_bytes for one in all_limits))
+        self._body_limits = _body_limits(settings.limits, max_artifact_bytes, max_trigger_bytes)
+        self._body_timeout_s = settings.limits.body_timeout_s
+        largest = max(limit.max_bytes for _, limit in self._body_limits)
+        self._unfinished = _UnfinishedBodies(settings.limits.max_unfinished_bytes, largest)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then call the app."""
@@ -158,18 +136,7 @@ class RequestGuard:
             _check_body(headers, self._body_limit(scope))
 
     def _body_limit(self, scope: Scope) -> "_BodyLimit":
-        """Return the limit of a path: messages may have files, imports and uploads are files, histories are resent."""
-        if scope["path"] == _IMPORT_PATH:
-            return self._import_limit
-        if _ARTIFACT_PATH.fullmatch(scope["path"]):  # by PUT, which no page of another site sends
-            return self._artifact_limit
-        if scope["path"] == _UPLOAD_PATH:
-            return self._upload_limit
-        if scope["path"].startswith(_TRIGGER_PATHS):  # the secret of a trigger is in no browser
-            return self._trigger_limit
-        if scope["path"] in _CONVERSATION_PATHS or _ITEMS_PATH.fullmatch(scope["path"]):
-            return self._conversation_limit
-        return self._message_limit if _PATHS_WITH_FILES.fullmatch(scope["path"]) else self._default_limit
+        return next(limit for paths, limit in self._body_limits if paths.fullmatch(scope["path"]))
 
     def _is_allowed_origin(self, origins: list[str], host: str) -> bool:
         """Whether the request has no Origin, the server's own, or an allowed one."""
@@ -188,6 +155,32 @@ class _BodyLimit(Struct, frozen=True):
 
     def too_large(self) -> ApiError:
         return ApiError(413, "TooLarge", f"the body is larger than {self.max_bytes} bytes (setting {self.setting})")
+
+
+def _body_limits(
+    limits: ServerLimits, max_artifact_bytes: int, max_trigger_bytes: int
+) -> list[tuple[re.Pattern[str], _BodyLimit]]:
+    """Return the limits by patterns of paths, the first of which counts.
+
+    Any type is accepted of artifacts, which come by PUT, as no page of another site sends them, and of triggers, whose
+    secret no browser has. Their limit is the same for all: it must not say whether a trigger exists.
+    """
+    artifact, body = "store.max_artifact_bytes", "server.limits.max_body_bytes"
+    most = max(limits.max_body_bytes, limits.max_conversation_bytes)
+    resent = "|".join((*_ANTHROPIC_PATHS, *_OPENAI_PATHS, "/agui", "/v1/conversations(/[^/]+/items)?"))
+    with_files = "/v1/sessions/[^/]+/messages|/run|/run_sse|/apps/[^/]+/users/[^/]+/sessions/[^/]+/artifacts"
+    by_path = {
+        "/v1/sessions/import": _BodyLimit(
+            "application/x-ndjson", limits.max_import_bytes, "server.limits.max_import_bytes"
+        ),
+        "/v1/(sessions/[^/]+/)?artifacts/.+": _BodyLimit(_ANY_KIND, max_artifact_bytes, artifact),
+        "/v1/files": _BodyLimit("multipart/form-data", max_artifact_bytes + _MAX_FORM_BYTES, artifact),
+        "/v1/triggers/.*": _BodyLimit(_ANY_KIND, max_trigger_bytes, "triggers.<name>.max_bytes"),
+        resent: _BodyLimit(_JSON, most, "server.limits.max_conversation_bytes"),
+        with_files: _BodyLimit(_JSON, max_message_bytes(limits), body),
+        ".*": _BodyLimit(_JSON, limits.max_body_bytes, body),
+    }
+    return [(re.compile(paths, re.DOTALL), limit) for paths, limit in by_path.items()]
 
 
 def _check_body(headers: Headers, body: _BodyLimit) -> None:

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from lango.errors import LangoError, SessionNotFound, Stopping
 from lango.runtime.turns import LoggedEvent
 from lango.server.errors import ApiError, to_api_error
-from lango.server.security.auth import wait_disconnected
+from lango.server.security.auth import run_until_first_ends, wait_disconnected
 from lango.server.streaming.live import Changed, LiveEvents
 
 T = TypeVar("T")
@@ -62,17 +62,12 @@ class EventStreamResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the end, until the client disconnects or loses access, or until it should reconnect."""
-        sending = asyncio.create_task(self._send_all(send))
-        disconnect = asyncio.create_task(wait_disconnected(receive))
-        recheck = asyncio.create_task(wait_until_refused(scope.get("state", {}).get(VERIFY_CALLER)))
-        reconnect = asyncio.create_task(self._moved.wait())
-        tasks = [sending, disconnect, recheck, reconnect]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        sending, disconnect, recheck, reconnect = await run_until_first_ends(
+            self._send_all(send),
+            wait_disconnected(receive),
+            wait_until_refused(scope.get("state", {}).get(VERIFY_CALLER)),
+            self._moved.wait(),
+        )
         if not sending.cancelled():
             sending.result()
         elif disconnect.cancelled():

@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from lango.errors import UsageError
 from lango.runtime.sessions.sessions import Hit as SearchHit
-from lango.server.api.paging import PageSize, SessionCursor, decode_session_cursor, encode_cursor
+from lango.server.api.paging import Cursor, PageSize, decode_cursor, encode_cursor
 from lango.server.context import CurrentUser
 from lango.server.errors import ApiError
 from lango.server.json_body import JsonResponse, large_response
@@ -92,10 +92,10 @@ async def create_session(new: Annotated[NewSession, Body(default_factory=NewSess
 
 
 @router.get("/sessions")
-async def list_sessions(user: CurrentUser, cursor: SessionCursor = None, limit: PageSize = 50) -> SessionPage:
+async def list_sessions(user: CurrentUser, cursor: Cursor = None, limit: PageSize = 50) -> SessionPage:
     """List the caller's sessions, the newest first."""
-    after = None if cursor is None else decode_session_cursor(cursor)
-    records = await user.sessions.list(user_id=user.id, after=after, limit=limit + 1)
+    place = decode_cursor(cursor)
+    records = await user.sessions.list(user_id=user.id, after=place and place[:2], limit=limit + 1)
     page = records[:limit]
     more = encode_cursor(page[-1].updated_at, page[-1].key) if len(records) > limit else None
     return SessionPage(sessions=[Session.from_record(record) for record in page], next_cursor=more)

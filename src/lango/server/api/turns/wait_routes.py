@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from lango.errors import WaitNotOpen
 from lango.runtime.access import Grant
-from lango.server.api.paging import InboxCursor, PageSize, decode_inbox_cursor, encode_cursor
+from lango.server.api.paging import Cursor, PageSize, decode_cursor, encode_cursor
 from lango.server.api.turns.turn_routes import STREAM_RESPONSES
 from lango.server.api.turns.wait_schemas import (
     AnswerBody,
@@ -54,10 +54,10 @@ class GrantList(Struct, frozen=True):
 
 @router.get("/inbox", responses=reference_to(InboxPage))
 async def list_inbox(
-    user: CurrentUser, cursor: InboxCursor = None, limit: PageSize = 50, all_agents: AllAgents = False
+    user: CurrentUser, cursor: Cursor = None, limit: PageSize = 50, all_agents: AllAgents = False
 ) -> JsonResponse:
     """List what waits for the caller in all sessions, the newest first."""
-    after = None if cursor is None else decode_inbox_cursor(cursor)
+    after = decode_cursor(cursor)
     found = [
         (item, runtime.app_name)
         for runtime in user.runtimes(all_agents)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 router = AuthenticatedRouter(tags=["a2a"])
 
-_MISSING = error_responses({501: "A2A's package is not installed here."})
 _CARD: Responses = {
     200: {"description": "The agent card.", "content": {"application/json": {"schema": {"type": "object"}}}}
 } | error_responses(

@@ -13,7 +13,7 @@ from lango.errors import InvalidAnswer
 from lango.events import to_jsonable
 from lango.json_values import to_client_json
 from lango.messages import Attachment, make_attachment
-from lango.server.compat.wait_answers import question_text, value_to_answer
+from lango.server.compat.wait_answers import asks_client, question_text, value_to_answer
 from lango.waits import Answer, ApprovalWait, Wait
 
 WAIT_ID = "wait_id"
@@ -84,7 +84,7 @@ def wait_parts(wait: Wait) -> list[Part]:
 
 
 def chosen_wait(waits: Sequence[Wait], message: Message) -> Wait:
-    """Return the wait that a message names, or else the oldest one. Raise `InvalidAnswer` for an unknown one."""
+    """Return the wait that a message names, or the oldest for clients. Raise `InvalidAnswer` for an unknown one."""
     fields = message_metadata(message)
     named = [fields, *(part_data(part) for part in message.parts if part.HasField("data"))]
     for one in named:
@@ -94,7 +94,7 @@ def chosen_wait(waits: Sequence[Wait], message: Message) -> Wait:
                 if wait.id == wait_id:
                     return wait
             raise InvalidAnswer(f"the task has no open wait {wait_id!r}")
-    return waits[0]
+    return next((wait for wait in waits if asks_client(wait)), waits[0])
 
 
 def to_answer(wait: Wait, message: Message) -> Answer:

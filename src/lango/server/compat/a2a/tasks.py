@@ -153,14 +153,9 @@ class Tasks:
         view = TaskView(task.task_id, task.context_id)
         for number, row in task.turns:
             view.begin_turn(number, row.created_at, await self._sent_message(task, number, row))
-            after_id, closed = 0, False
-            while not closed:
-                page = await self._user.runtime.turns.events(task.session, number, after_id)
-                for logged in page.events:
-                    async for _ in self._add(view, logged.event):
-                        pass
-                closed = page.closed or page.last_id <= after_id
-                after_id = page.last_id
+            for event in await self._user.runtime.turns.all_events(task.session, number):
+                async for _ in self._add(view, event):
+                    pass
             view.end_at(row.ended_at)
         last = task.turns[-1][1]
         if view.is_paused and last.ended_at and await self._is_given_up(task, view.state):

@@ -15,11 +15,10 @@ from lango.server.compat.acp.prompt_turn import ContentBlock, PromptTurn, read_p
 from lango.server.compat.acp.session_updates import ToolCalls, stored_updates
 from lango.server.context import AgentUser
 from lango.server.errors import ApiError, to_api_error
-from lango.sessions import SessionInfo, StoredEvent, as_datetime
+from lango.sessions import SessionInfo, as_datetime
 
 FOLDER = "cwd"
 """The key in a session's state with the folder that the editor has open; the agent's instruction may use it."""
-_PAGE = 200
 _LISTED = 50
 _NOT_FOUND, _INVALID, _FAILED = -32002, -32602, -32603
 
@@ -66,7 +65,7 @@ class EditorAgent:
         with _protocol_errors():
             session = await self._user.get_session(session_id)
             calls = ToolCalls("stored")
-            for stored in await self._history(session):
+            for stored in await self._user.messages(session):
                 for update in stored_updates(stored, calls):
                     await self._editor.session_update(session_id, update)
             return schema.LoadSessionResponse()
@@ -123,14 +122,6 @@ class EditorAgent:
     def _editor(self) -> Client:
         assert self._client is not None, "the connection is there before its first request"
         return self._client
-
-    async def _history(self, session: SessionInfo) -> list[StoredEvent]:
-        history: list[StoredEvent] = []
-        before: int | None = None
-        while page := await self._user.sessions.page(session, before=before, limit=_PAGE):
-            history[:0] = page
-            before = page[0].seq
-        return history
 
     async def _listed(self, session: SessionInfo) -> schema.SessionInfo:
         found = await self._user.find_session(session.name.id)

@@ -91,7 +91,6 @@ class RunEvents:
                 raise
             if self._failed:
                 return
-        session = await self._user.get_session(thread)
         outcome = agui.RunFinishedInterruptOutcome(interrupts=self._interrupts) if self._interrupts else None
         finished = agui.RunFinishedEvent(thread_id=thread, run_id=run, outcome=outcome, usage=self._usage)
         yield _encoder.encode(finished)
@@ -126,7 +125,7 @@ class RunEvents:
     def _to_agui(self, event: events.TurnEvent) -> Iterator[agui.BaseEvent]:
         match event:
             case events.Queued() | events.Resumed() | events.ToolProgress() | events.ArtifactSaved() | events.Steered():
-                yield _notice(event)
+                yield _custom_event(event)
             case events.TextDelta() | events.ThoughtDelta():
                 yield from self._text(event)
             case events.ToolStart():
@@ -152,7 +151,7 @@ class RunEvents:
             case ApprovalWait() as wait:
                 yield from self._tool_call(wait.call_id, wait.tool, wait.arguments)
             case QuestionWait():
-                yield _notice(event)
+                yield _custom_event(event)
             case _:
                 pass
 
@@ -242,22 +241,10 @@ class RunEvents:
         return f"{self._run_input.thread_id}-{event.id}"
 
 
-def _notice(
-    event: events.Queued
-    | events.Resumed
-    | events.ToolProgress
-    | events.ArtifactSaved
-    | events.Steered
-    | events.WaitOpened,
-) -> agui.BaseEvent:
+def _custom_event(event: events.TurnEvent) -> agui.BaseEvent:
     """Return the event of what AG-UI has no event for, with the fields of ours."""
-    match event:
-        case events.Queued():
-            return agui.CustomEvent(name="lango.queued", value={"place": event.place})
-        case events.Resumed():
-            return agui.CustomEvent(name="lango.resumed", value={"reason": event.reason, "attempt": event.attempt})
-        case events.ToolProgress() | events.ArtifactSaved() | events.Steered() | events.WaitOpened():
-            return agui.CustomEvent(name=f"lango.{event.type}", value=events.to_json(event))
+    fields = {"place": event.place} if isinstance(event, events.Queued) else events.to_json(event)
+    return agui.CustomEvent(name=f"lango.{event.type}", value=fields)
 
 
 def _interrupt(wait: Wait) -> agui.Interrupt | None:

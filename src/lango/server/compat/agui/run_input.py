@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lango.errors import GrantRefused
 from lango.history.pairing import parse_result_text
-from lango.json_values import convert
+from lango.json_values import as_object, convert
 from lango.messages import Attachment, Message, ToolCall
 from lango.server.compat.agui.run_state import changed_keys, read_client_state, store_state
 from lango.server.compat.edited_history import apply_edit
@@ -38,6 +38,7 @@ from lango.server.compat.resent_history import (
     submit_end,
     submit_results,
 )
+from lango.server.compat.wait_answers import value_to_answer
 from lango.server.context import AgentUser
 from lango.server.errors import ApiError, bad_request
 from lango.server.streaming.turn_streams import TurnRef
@@ -54,21 +55,15 @@ from lango.waits import (
     Answer,
     ApprovalWait,
     Approve,
-    ClientResultWait,
-    Credential,
     CredentialWait,
     EventWait,
     InputWait,
     LongRunningWait,
     NewGrant,
-    QuestionWait,
     Refuse,
-    Result,
     TimerWait,
     ToolResultWait,
-    Value,
     Wait,
-    Wake,
 )
 
 _MAX_PROBLEMS = 10
@@ -268,20 +263,16 @@ def _is_of(wait: Wait, interrupt_id: str) -> bool:
 
 
 def _read_answer(wait: Wait | None, entry: agui.ResumeEntry) -> Answer:
-    match wait:
-        case InputWait() | QuestionWait():
-            return Value(entry.payload)
-        case CredentialWait():
-            return Credential(entry.payload)
-        case TimerWait():
-            return Wake()
-        case LongRunningWait() | ClientResultWait() | EventWait():
-            return Result(_to_result(entry.payload))
-        case ApprovalWait() | None:
-            approved = entry.status == "resolved" and _is_approved(entry.payload)
-            return Approve(_grant_of(entry.payload)) if approved else Refuse(_reason_of(entry.payload))
+    """Read the answer to a wait; what does not approve a call refuses it."""
+    if wait is not None and not isinstance(wait, ApprovalWait):
+        return value_to_answer(wait, entry.payload)
+    match entry.status, entry.payload:
+        case "resolved", True | {"approved": True}:
+            return Approve(_grant_of(as_object(entry.payload).get("grant")))
+        case _, {"reason": str(reason)}:
+            return Refuse(reason)
         case _:
-            assert_never(wait)
+            return Refuse()
 
 
 def _result(message: agui.ToolMessage) -> dict[str, Any]:
@@ -296,19 +287,6 @@ def _result(message: agui.ToolMessage) -> dict[str, Any]:
     if message.error:
         return {"error": message.error} | ({"result": text} if text else {})
     return parse_result_text(text)
-
-
-def _to_result(payload: Any) -> dict[str, Any]:
-    """Return the result of a long-running tool, which is an object."""
-    return cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"result": payload}
-
-
-def _is_approved(payload: Any) -> bool:
-    match payload:
-        case True | {"approved": True}:
-            return True
-        case _:
-            return False
 
 
 _FilePart = agui.ImagePart | agui.AudioPart | agui.VideoPart | agui.DocumentPart
@@ -357,24 +335,9 @@ def _upgrade_part(part: Any) -> Any:
     return part
 
 
-def _reason_of(payload: Any) -> str:
-    """Return why a call is refused, from the payload of the refusal."""
-    match payload:
-        case {"reason": str(reason)}:
-            return reason
-        case _:
-            return ""
-
-
-def _grant_of(payload: Any) -> NewGrant | None:
-    """Return the grant in the payload of an approval. Raise `GrantRefused` if it is malformed."""
-    match payload:
-        case {"grant": None} | True:
-            return None
-        case {"grant": grant}:
-            try:
-                return convert(grant, NewGrant)
-            except msgspec.ValidationError as error:
-                raise GrantRefused(f"grant: {error}") from error
-        case _:
-            return None
+def _grant_of(grant: Any) -> NewGrant | None:
+    """Return the grant that an approval brings. Raise `GrantRefused` if it is malformed."""
+    try:
+        return convert(grant, NewGrant | None)
+    except msgspec.ValidationError as error:
+        raise GrantRefused(f"grant: {error}") from error

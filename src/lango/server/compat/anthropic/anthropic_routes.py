@@ -9,21 +9,16 @@ from typing import Any
 from starlette.responses import Response
 
 from lango.server.compat.anthropic.message_request import MessageRequest, TokenCountRequest
-from lango.server.compat.anthropic.message_view import (
-    AnthropicErrorBody,
-    MessageView,
-    encode_error,
-)
-from lango.server.compat.chat_turn import TURN_ERRORS, SessionIdHeader, answer_response, submit_chat, turn_headers
+from lango.server.compat.anthropic.message_view import AnthropicErrorBody, MessageView
+from lango.server.compat.chat_turn import TURN_ERRORS, SessionIdHeader, answer_response, describe_answer, submit_chat
 from lango.server.compat.linked_files import load_links
 from lango.server.compat.session_selection import NamedConversation
 from lango.server.context import CurrentUser
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.streaming.sse import EventStreamResponse
 from lango.threads import run_in_thread
 
-_MESSAGE = answer_response("A message; with `stream`, its events as server-sent events.")
+_MESSAGE = describe_answer("A message; with `stream`, its events as server-sent events.")
 _ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS | {413: TURN_ERRORS[413]}, AnthropicErrorBody)
 _TURN_ERRORS = error_responses(TURN_ERRORS, AnthropicErrorBody)
 router = AuthenticatedRouter("/v1/messages", tags=["anthropic"], responses=_ERRORS)
@@ -39,11 +34,8 @@ async def create_message(
     """Answer the last message of a conversation; a repeated request with its `Idempotency-Key` gets the same answer."""
     user = user.of_model(request_body.model)
     answer = await submit_chat(user, request_body, key, NamedConversation(session_id) if session_id else None)
-    headers = turn_headers(answer.turn.session.name.id)
     view = MessageView(answer, user.runtime.app_name, shows_thoughts=request_body.shows_thoughts)
-    if request_body.stream:
-        return EventStreamResponse(view.frames(), user.settings.server.write_timeout_s, encode_error, headers)
-    return await view.response(headers)
+    return await answer_response(user, answer, view, stream=request_body.stream)
 
 
 @router.post("/count_tokens")

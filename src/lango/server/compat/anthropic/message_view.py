@@ -1,21 +1,18 @@
 """Turn the events of a turn into a message of Anthropic's API, streamed or whole."""
 
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from msgspec import to_builtins
 from pydantic import BaseModel
-from starlette.responses import Response
 
 from lango import events
-from lango.errors import LangoError
 from lango.server.compat.anthropic.message_request import NO_THREADS
 from lango.server.compat.turn_answer import AnswerPart, Speaker, Text, Thought, TurnAnswer
-from lango.server.errors import ApiError, current_request_id, to_api_error, turn_api_error
-from lango.server.json_body import JsonResponse, tool_value_text
+from lango.server.errors import ApiError, current_request_id
+from lango.server.json_body import tool_value_text
 
 _ERROR_TYPE_BY_STATUS = {
     401: "authentication_error",
@@ -53,19 +50,16 @@ def anthropic_error_body(error: ApiError) -> dict[str, Any]:
     return {"type": "error", "error": described, "request_id": current_request_id.get()}
 
 
-def encode_error(error: ApiError) -> str:
-    """Encode an error as the event that ends a stream."""
-    return _frame(anthropic_error_body(error))
-
-
 class MessageView:
     """The answer of one turn as a message."""
 
     def __init__(self, answer: TurnAnswer, model: str, *, shows_thoughts: bool) -> None:
         """Without `shows_thoughts`, the model's thoughts are left out: the client did not ask for them."""
+        self.heartbeat: str | None = _frame({"type": "ping"})
         self._answer = answer
         self._shows_thoughts = shows_thoughts
         self._speakers: list[Speaker] = []
+        self._blocks = _OpenBlocks()
         self._head: dict[str, Any] = {
             "id": f"msg_{answer.turn.session.key}_{answer.turn.turn}",
             "type": "message",
@@ -73,48 +67,32 @@ class MessageView:
             "model": model,
         }
 
-    async def response(self, headers: Mapping[str, str]) -> Response:
-        """Wait for the end of the turn and return its whole message.
-
-        Errors become responses here, not in the route: every response to an accepted turn carries `headers`.
-        """
-        try:
-            parts, done = await self._answer.collect()
-        except (LangoError, ApiError) as error:
-            api_error = to_api_error(error)
-            return JsonResponse(anthropic_error_body(api_error), api_error.status, {**api_error.headers, **headers})
+    def body(self, parts: Sequence[AnswerPart], done: events.TurnDone) -> dict[str, Any]:
+        """Return the whole message."""
         content = [*_joined(self._pieces(parts)), *map(_call_block, self._answer.client_calls)]
-        return JsonResponse(self._head | {"content": content} | self._end(done), headers=headers)
+        return self._head | {"content": content} | self._end(done)
 
-    async def frames(self) -> AsyncGenerator[str | None, None]:
-        """Yield the message as it is generated, as events of a stream."""
-        empty: dict[str, Any] = {
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": _usage(events.Usage()),
-        }
-        yield _frame({"type": "message_start", "message": self._head | empty})
-        blocks = _OpenBlocks()
-        async with aclosing(self._answer.follow()) as items:
-            async for item in items:
-                match item:
-                    case None:
-                        yield _frame({"type": "ping"})
-                    case events.Queued(place=place):
-                        yield f": queued, place {place}\n\n"
-                    case events.TurnError():
-                        yield encode_error(turn_api_error(item))
-                    case events.TurnDone():
-                        for event in [*blocks.close(), *map(blocks.whole_call, self._answer.client_calls)]:
-                            yield event
-                        end = self._end(item)
-                        yield _frame({"type": "message_delta", "usage": end.pop("usage"), "delta": end})
-                        yield _frame({"type": "message_stop"})
-                    case _:
-                        for kind, text in self._pieces([item]):
-                            for event in blocks.add(kind, text):
-                                yield event
+    def begin(self) -> str:
+        """Return the first event: the message without its content."""
+        message: dict[str, Any] = {**self._head, "content": [], "stop_reason": None, "stop_sequence": None}
+        return _frame({"type": "message_start", "message": message | {"usage": _usage(events.Usage())}})
+
+    def add(self, part: AnswerPart) -> Iterator[str]:
+        """Yield the events of the next part."""
+        for kind, text in self._pieces([part]):
+            yield from self._blocks.add(kind, text)
+
+    def encode_error(self, error: ApiError) -> str:
+        """Encode an error as the event that ends a stream."""
+        return _frame(anthropic_error_body(error))
+
+    def end(self, done: events.TurnDone) -> Iterator[str]:
+        """Yield the calls that the client is to run, and the last events."""
+        yield from self._blocks.close()
+        yield from map(self._blocks.whole_call, self._answer.client_calls)
+        end = self._end(done)
+        yield _frame({"type": "message_delta", "usage": end.pop("usage"), "delta": end})
+        yield _frame({"type": "message_stop"})
 
     def _pieces(self, parts: Iterable[AnswerPart]) -> Iterator[tuple[str, str]]:
         """Yield the type of the block and the text of each part that is shown."""

@@ -6,7 +6,7 @@ have a connection in this process, which ends with it: they connect again, and t
 
 import asyncio
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from lango.server.context import CurrentUser, ServedAgents
 from lango.server.errors import ApiError
-from lango.server.security.auth import AuthenticatedRouter, Caller
+from lango.server.security.auth import AuthenticatedRouter, Caller, run_until_first_ends
 from lango.server.streaming.sse import VERIFY_CALLER, wait_until_refused
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class McpEndpoint:
         self._agents = agents
         self._manager: asyncio.Future[StreamableHTTPSessionManager] = asyncio.get_running_loop().create_future()
         self._stopping = asyncio.Event()
-        self._posts: set[asyncio.Task[None]] = set()
+        self._posts: set[asyncio.Task[Any]] = set()
         self._running = asyncio.create_task(self._run())
         agents.call_when_drained(self.close)
 
@@ -69,19 +69,15 @@ class McpEndpoint:
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request until the end, until its caller loses access, or until the server stops."""
         manager = await asyncio.shield(self._manager)
-        serving = asyncio.create_task(manager.handle_request(scope, receive, send))
-        refused = asyncio.create_task(wait_until_refused(scope["state"].get(VERIFY_CALLER)))
-        stopping = asyncio.create_task(self._stopping.wait())
-        tasks = [serving, refused, stopping]
-        if scope["method"] == "POST":
-            self._posts.add(serving)
-            serving.add_done_callback(self._posts.discard)
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+
+        async def serve() -> None:
+            if scope["method"] == "POST" and (task := asyncio.current_task()):
+                self._posts.add(task)
+                task.add_done_callback(self._posts.discard)
+            await manager.handle_request(scope, receive, send)
+
+        refused = wait_until_refused(scope["state"].get(VERIFY_CALLER))
+        serving, *_ = await run_until_first_ends(serve(), refused, self._stopping.wait())
         if not serving.cancelled():
             serving.result()
 

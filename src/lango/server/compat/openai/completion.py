@@ -3,19 +3,16 @@
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import to_builtins
 from pydantic import BaseModel
-from starlette.responses import Response
 
 from lango import events
-from lango.errors import LangoError
 from lango.server.compat.turn_answer import AnswerPart, ExecutedTool, Speaker, Text, Thought, TurnAnswer
-from lango.server.errors import ApiError, to_api_error, turn_api_error
-from lango.server.json_body import JsonResponse, tool_value_text
+from lango.server.errors import ApiError
+from lango.server.json_body import tool_value_text
 
 _ERROR_TYPE_BY_STATUS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _PARAMETER = re.compile(r"([a-z_]+)(?:\.[\w.]+)?: ")
@@ -52,9 +49,11 @@ def openai_error_body(error: ApiError) -> dict[str, Any]:
 class Completion:
     """The answer of one turn as a completion."""
 
-    def __init__(self, answer: TurnAnswer, model: str) -> None:
+    def __init__(self, answer: TurnAnswer, model: str, *, include_usage: bool) -> None:
+        """`include_usage`: a stream ends with the usage."""
+        self.heartbeat: str | None = None
         self._answer = answer
-        self._no_usage: dict[str, Any] = {}
+        self._no_usage: dict[str, Any] = {"usage": None} if include_usage else {}
         """Part of every chunk but the last of a stream that ends with the usage."""
         self._head: dict[str, Any] = {
             "id": f"chatcmpl-{answer.turn.session.key}-{answer.turn.turn}",
@@ -62,19 +61,8 @@ class Completion:
             "model": model,
         }
 
-    async def response(self, headers: Mapping[str, str]) -> Response:
-        """Wait for the end of the turn and return its whole answer.
-
-        Errors become responses here, not in the route: every response to an accepted turn carries `headers`.
-        """
-        try:
-            return JsonResponse(await self._whole_body(), headers=headers)
-        except (LangoError, ApiError) as error:
-            api_error = to_api_error(error)
-            return JsonResponse(openai_error_body(api_error), api_error.status, {**api_error.headers, **headers})
-
-    async def _whole_body(self) -> dict[str, Any]:
-        parts, done = await self._answer.collect()
+    def body(self, parts: Sequence[AnswerPart], done: events.TurnDone) -> dict[str, Any]:
+        """Return the whole completion."""
         text = "".join(part.text for part in parts if isinstance(part, Text))
         thoughts = "".join(part.text for part in parts if isinstance(part, Thought))
         speakers = [to_builtins(part) for part in parts if isinstance(part, Speaker)]
@@ -87,26 +75,20 @@ class Completion:
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason(done)}
         return self._head | {"object": "chat.completion", "choices": [choice], "usage": _usage(done.usage)}
 
-    async def chunks(self, *, include_usage: bool) -> AsyncGenerator[str | None, None]:
-        """Yield the answer as it is generated, as frames of a stream; None whenever no event came for a heartbeat."""
-        self._no_usage = {"usage": None} if include_usage else {}
-        yield self._chunk({"role": "assistant", "content": ""})
-        async with aclosing(self._answer.follow()) as items:
-            async for item in items:
-                match item:
-                    case None:
-                        yield None
-                    case events.Queued(place=place):
-                        yield f": queued, place {place}\n\n"
-                    case events.TurnError():
-                        yield encode_error(turn_api_error(item))
-                    case events.TurnDone():
-                        for frame in self._last_frames(item):
-                            yield frame
-                    case _:
-                        yield self._chunk(_delta(item))
+    def begin(self) -> str:
+        """Return the first chunk."""
+        return self._chunk({"role": "assistant", "content": ""})
 
-    def _last_frames(self, done: events.TurnDone) -> Iterator[str]:
+    def add(self, part: AnswerPart) -> Iterator[str]:
+        """Yield the chunk of the next part."""
+        yield self._chunk(_delta(part))
+
+    def encode_error(self, error: ApiError) -> str:
+        """Encode an error as a frame of the stream."""
+        return _frame(openai_error_body(error))
+
+    def end(self, done: events.TurnDone) -> Iterator[str]:
+        """Yield the calls that the client is to run, and the last chunks."""
         if calls := self._client_calls:
             yield self._chunk({"tool_calls": [{"index": index} | call for index, call in enumerate(calls)]})
         yield self._chunk({}, self._finish_reason(done))
@@ -151,11 +133,6 @@ def _client_call(start: events.ToolStart) -> dict[str, Any]:
 
 def _frame(data: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(data)}\n\n"
-
-
-def encode_error(error: ApiError) -> str:
-    """Encode an error as a frame of the stream."""
-    return _frame(openai_error_body(error))
 
 
 def _usage(used: events.Usage) -> dict[str, Any]:

@@ -12,16 +12,15 @@ from typing import Any, Literal
 from fastapi import Request
 from starlette.responses import Response
 
-from lango.server.compat.chat_turn import TURN_ERRORS, SessionIdHeader, answer_response, submit_chat, turn_headers
+from lango.server.compat.chat_turn import TURN_ERRORS, SessionIdHeader, answer_response, describe_answer, submit_chat
 from lango.server.compat.openai.chat_request import ChatRequest
-from lango.server.compat.openai.completion import Completion, OpenAiErrorBody, encode_error
+from lango.server.compat.openai.completion import Completion, OpenAiErrorBody
 from lango.server.compat.openai.files.uploaded_files import UploadedFiles
 from lango.server.compat.session_selection import SESSION_PREFIX, NamedConversation
 from lango.server.context import CurrentUser, ServerContext
 from lango.server.errors import ApiError, bad_request
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.streaming.sse import EventStreamResponse
 
 CONVERSATION_HEADERS = {
     "X-OpenWebUI-Chat-Id": "X-OpenWebUI-User-Id",
@@ -61,7 +60,7 @@ def _session_id(user: str, conversation_id: str) -> str:
 _NEVER = "1970-01-01T00:00:00Z"
 _ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS, OpenAiErrorBody)
 OPENAI_TURN_ERRORS = error_responses(TURN_ERRORS, OpenAiErrorBody)
-_COMPLETION = answer_response("A completion; with `stream`, its chunks as server-sent events.")
+_COMPLETION = describe_answer("A completion; with `stream`, its chunks as server-sent events.")
 router = AuthenticatedRouter("/v1", tags=["openai"], responses=_ERRORS)
 
 
@@ -101,13 +100,9 @@ async def create_completion(
     user = user.of_model(request_body.model)
     named = named_conversation(request_body, request.headers) if session_id is None else NamedConversation(session_id)
     answer = await submit_chat(user, request_body, key, named, UploadedFiles(user).load)
-    headers = turn_headers(answer.turn.session.name.id)
-    completion = Completion(answer, user.runtime.app_name)
-    if request_body.stream:
-        usage = bool(request_body.stream_options and request_body.stream_options.include_usage)
-        chunks = completion.chunks(include_usage=usage)
-        return EventStreamResponse(chunks, user.settings.server.write_timeout_s, encode_error, headers)
-    return await completion.response(headers)
+    usage = bool(request_body.stream_options and request_body.stream_options.include_usage)
+    completion = Completion(answer, user.runtime.app_name, include_usage=usage)
+    return await answer_response(user, answer, completion, stream=request_body.stream)
 
 
 def page_start(ids: Sequence[str], after: str | None) -> int:

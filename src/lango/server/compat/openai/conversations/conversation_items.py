@@ -22,7 +22,6 @@ from lango.sessions import INPUT_CALL, REQUEST_PREFIX, SessionInfo, StoredEvent
 from lango.threads import run_in_thread
 from lango.waits import ApprovalWait
 
-_PAGE = 200
 MAX_MESSAGES = 10_000
 """How many of a session's newest messages are shown as items."""
 
@@ -52,10 +51,7 @@ class _Context(Struct, frozen=True):
 
 async def read_items(user: AgentUser, session: SessionInfo) -> list[ConversationItem]:
     """Return the items of a session, the oldest first."""
-    found = page = await user.sessions.page(session, limit=_PAGE)
-    while page and len(found) < MAX_MESSAGES:
-        page = await user.sessions.page(session, before=page[0].seq, limit=_PAGE)
-        found = [*page, *found]
+    found = await user.messages(session, MAX_MESSAGES)
     waits = await user.waits(session.name.id)
     approvals = {wait.call_id: wait for wait in waits if isinstance(wait, ApprovalWait)}
     stored = await run_in_thread(_items, session, user.runtime.app_name, found, approvals)

@@ -20,12 +20,11 @@ from lango.server.compat.openai.responses.response_request import Hints, Input
 from lango.server.compat.openai.responses.response_view import response_usage
 from lango.server.compat.openai.responses.stored_input import message_items
 from lango.server.compat.openai.responses.submission import find_previous, load_item
-from lango.server.context import AgentUser, ServerContext
+from lango.server.context import AgentUser
 from lango.server.errors import bad_request
 from lango.threads import run_in_thread
 
 _KEPT_ROLES = ("user", "system", "developer")
-_PAGE = 200
 
 
 class CompactRequest(Hints):
@@ -44,7 +43,7 @@ async def compact(user: AgentUser, body: CompactRequest) -> dict[str, Any]:
     """Return the compacted conversation: the client's own messages, then one compaction item."""
     await user.check_token_quota()
     previous = await find_previous(user, body.previous_response_id)
-    stored = await _stored_items(user.context, previous) if previous else []
+    stored = await _stored_items(user, previous) if previous else []
     items = [*stored, *body.input]
     read = await read_input(user, items, lambda item_id: load_item(user, item_id))
     if read.approvals:
@@ -70,16 +69,12 @@ async def compact(user: AgentUser, body: CompactRequest) -> dict[str, Any]:
     }
 
 
-async def _stored_items(context: ServerContext, previous: StoredResponse) -> list[InputItem]:
+async def _stored_items(user: AgentUser, previous: StoredResponse) -> list[InputItem]:
     """Read the session of a response up to its end; of a very long one, the newest messages."""
     session = previous.session
-    last = await context.runtime.turns.last_message(session, previous.turn, previous.record)
-    before = None if last is None else last + 1
-    found = page = await context.sessions.page(session, before=before, limit=_PAGE)
-    while page and len(found) < MAX_ITEMS:
-        page = await context.sessions.page(session, before=page[0].seq, limit=_PAGE)
-        found = [*page, *found]
-    await context.sessions.load_files(found)
+    last = await user.runtime.turns.last_message(session, previous.turn, previous.record)
+    found = await user.messages(session, MAX_ITEMS, None if last is None else last + 1)
+    await user.sessions.load_files(found)
     return [InputItem.model_validate(item) for stored in found for item in message_items(stored, session.key)]
 
 

@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, assert_never
+from typing import Any
 
 from msgspec import Struct
 
@@ -97,23 +97,8 @@ class OutputItems:
                     yield from self._add_text("message", note)
             case events.TurnDone() | events.TurnError(fatal=True):
                 yield from self._end(event)
-            case (
-                events.Accepted()
-                | events.Queued()
-                | events.TextDelta()
-                | events.TextEnd()
-                | events.TextWithdrawn()
-                | events.TurnError()
-                | events.Resumed()
-                | events.Steered()
-                | events.NodeProgress()
-                | events.ArtifactSaved()
-                | events.ToolProgress()
-                | events.WaitClosed()
-            ):
+            case _:
                 pass
-            case _ as unexpected:
-                assert_never(unexpected)
 
     def _end(self, event: events.TurnDone | events.TurnError) -> Iterator[StreamEvent]:
         if isinstance(event, events.TurnDone):

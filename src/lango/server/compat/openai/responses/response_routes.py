@@ -10,18 +10,17 @@ from typing import Annotated, Literal
 from fastapi import Depends, Path, Query
 from starlette.responses import Response
 
-from lango.errors import LangoError
-from lango.server.compat.chat_turn import SessionIdHeader, answer_response, turn_headers
+from lango.server.compat.chat_turn import SessionIdHeader, describe_answer, errors_with_headers, turn_headers
 from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.openai_routes import OPENAI_TURN_ERRORS, item_page
 from lango.server.compat.openai.responses.compaction import CompactRequest, compact
 from lango.server.compat.openai.responses.response_ids import get_response, session_key_of_response
 from lango.server.compat.openai.responses.response_request import ResponseRequest
-from lango.server.compat.openai.responses.response_view import ResponseView, response_error_body
+from lango.server.compat.openai.responses.response_view import ResponseView
 from lango.server.compat.openai.responses.stored_input import read_input_items
 from lango.server.compat.openai.responses.submission import submit_response
 from lango.server.context import AgentUser, CurrentUser
-from lango.server.errors import ApiError, bad_request, to_api_error
+from lango.server.errors import ApiError, bad_request
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter
@@ -30,7 +29,7 @@ from lango.server.streaming.sse import EventStreamResponse
 _ERRORS = error_responses(
     COMMON_ERROR_DESCRIPTIONS | {404: "There is no such response, session or item."}, OpenAiErrorBody
 )
-_RESPONSE = answer_response("A response; with `stream`, its events as server-sent events.")
+_RESPONSE = describe_answer("A response; with `stream`, its events as server-sent events.")
 _COMPACTED: Responses = {
     200: {
         "description": "The messages that are kept, and the notes on the rest.",
@@ -68,11 +67,8 @@ async def create_response(
     headers = turn_headers(response.session.name.id)
     if request_body.stream:
         return EventStreamResponse(view.frames(), user.settings.server.write_timeout_s, view.error_frame, headers)
-    try:
+    with errors_with_headers(headers):
         await (view.read() if request_body.background else view.wait())
-    except (LangoError, ApiError) as error:  # every response to an accepted turn carries the headers
-        api_error = to_api_error(error)
-        return JsonResponse(response_error_body(api_error), api_error.status, {**api_error.headers, **headers})
     return JsonResponse(view.body, headers=headers)
 
 

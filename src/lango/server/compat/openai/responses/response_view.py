@@ -84,13 +84,7 @@ class ResponseView:
             with suppress(ApiError):  # the body says why it failed
                 await self.wait()
             return
-        events: list[TurnEvent] = []
-        session, turn, last_id = self._response.session, self._response.turn, 0
-        while page := await self._stored.events(session, turn, last_id):
-            events += [logged.event for logged in page.events]
-            if page.closed or page.last_id == last_id:
-                break
-            last_id = page.last_id
+        events = await self._stored.all_events(self._response.session, self._response.turn)
         await self._read_record()
         self._add_all(events)
 
