@@ -92,7 +92,7 @@ def main() -> None:
         code: Any = app(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except LangoError as error:
-        print(f"lango: {printable(complete_hints(str(error), typer.main.get_command(app)))}", file=sys.stderr)
+        print(f"lango: {printable(complete_hints(str(error)))}", file=sys.stderr)
         sys.exit(exit_code(error))
     except _CommandLineError as error:
         print(_usage_message(error), file=sys.stderr)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typing_extensions import override
@@ -71,17 +71,27 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     shared: Any = parameters[name].annotation
     options = inspect.signature(shared).parameters
     shown = [one for one in (*parameters.values(), *options.values()) if one.name != name]
+    takes_context = any(one.annotation is typer.Context for one in shown)
+    if not takes_context:
+        shown.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         chosen = shared(**{option: given.pop(option) for option in options})
-        chosen_options.set(chosen)
+        context: typer.Context = given["context"] if takes_context else given.pop("context")
+        choose_options(chosen, context)
         command(**given, **{name: chosen})
 
     vars(run)["__signature__"] = inspect.Signature(
         [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in shown], return_annotation=None
     )
     return run
+
+
+def choose_options(chosen: "StoreOptions", context: typer.Context) -> None:
+    """Let hints name the options of the command that runs in a context."""
+    chosen_options.set(chosen)
+    all_commands.set(context.find_root().command)
 
 
 def id_by_prefix(wanted: str, ids: Iterable[str], what: str) -> str:
@@ -123,11 +133,6 @@ class StoreOptions:
         """The file or folder of the agent, of commands that load one."""
         return None
 
-    def command(self, *words: str) -> str:
-        """Return a command for the same store, as a shell takes it."""
-        options = [part for option in self.named_values() for part in option if option[0] in ("--config", "--store")]
-        return printable(shlex.join(["lango", *words, *options]))
-
     def named_values(self) -> list[tuple[str, str]]:
         """Return the options that were given, as another command takes them."""
         # hints are kept in logs: no password of the store
@@ -154,6 +159,8 @@ class StoreOptions:
 
 chosen_options: ContextVar[StoreOptions | None] = ContextVar("lango_options", default=None)
 """The options of the command that runs."""
+all_commands: ContextVar[Any] = ContextVar("lango_commands")
+"""Typer's group of all commands, if there are options."""
 
 
 def _raise_interrupt(*_: object) -> None:
@@ -211,8 +218,7 @@ class SessionOptions(StoreOptions):
             names = [name for name in await data.session_names() if self.include(name.app_name, name.user_id)]
             found = await self.sessions(data, id_by_prefix(session_id, [name.id for name in names], "sessions"))
         if not found:
-            hint = f"`{self.command('sessions', 'list')}` lists them"
-            raise SessionNotFound(f"there is no session {session_id!r}; {hint}")
+            raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
         if len(found) > 1:
             raise UsageError(f"{len(found)} sessions have the id {session_id!r}: select one with --app and --user")
         return found[0]
@@ -245,9 +251,10 @@ class AgentOptions(StoreOptions):
 
         return run_async(opened())
 
-    def of_agent(self, settings: "Settings") -> Self:
-        """Return the options that select the agent of the settings: of several, the user may have chosen one."""
-        return replace(self, path=settings.agent.module) if self.path and not self.agent else self
+    def name_agent(self, settings: "Settings") -> None:
+        """Let hints name the agent of the settings: of several, the user may have chosen one."""
+        if self.path and not self.agent:
+            chosen_options.set(replace(self, path=settings.agent.module))
 
     @property
     @override
@@ -258,16 +265,6 @@ class AgentOptions(StoreOptions):
     def named_values(self) -> list[tuple[str, str]]:
         named = {"--path": self.path, "--agent": self.agent}
         return [*super().named_values(), *((name, value) for name, value in named.items() if value is not None)]
-
-    @override
-    def command(self, *words: str) -> str:
-        """Return a command for the same agent and store; `chat` takes the path as an argument."""
-        length = 2 if words[:2] == ("inbox", "answer") else 1
-        if length == 1 and words[0] not in ("chat", "run"):
-            return super().command(*words)  # a command about stored data loads no agent
-        path = () if self.path is None else (self.path,) if words[0] == "chat" else ("--path", self.path)
-        agent = () if self.agent is None else ("--agent", self.agent)
-        return super().command(*words[:length], *path, *words[length:], *agent)
 
 
 def _choose_agent(settings: "Settings", path: str | None, name: str | None) -> "Settings":
@@ -338,19 +335,18 @@ def read_json_option(name: str, text: str | None) -> Any:
         raise UsageError(f"{name} takes JSON: {error}") from None
 
 
-def complete_hints(message: str, commands: Any) -> str:
-    """Add the options of this command to the commands in a message: they are for the same store and agent.
-
-    `commands` is typer's group of all commands.
-    """
+def complete_hints(message: str) -> str:
+    """Add the options of this command to the commands in a message: they are for the same store and agent."""
     chosen = chosen_options.get()
-    return message if chosen is None else _COMMAND.sub(lambda found: _complete(found, commands, chosen), message)
+    return (
+        message if chosen is None else _COMMAND.sub(lambda found: _complete(found, all_commands.get(), chosen), message)
+    )
 
 
 def _complete(found: re.Match[str], commands: Any, chosen: StoreOptions) -> str:
     words = found[1].split()
     command, depth = find_command(commands, words)
-    if command is None or any(word.startswith("--") for word in words):
+    if command is None or any(word in ("--config", "--store") for word in words):
         return found[0]
     accepted = {option for parameter in command.params for option in parameter.opts}
     more = [part for name, value in chosen.named_values() if name in accepted for part in (name, value)]

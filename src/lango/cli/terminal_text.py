@@ -56,13 +56,18 @@ def format_cost(cost_usd: float | None) -> str:
     return "<$0.0001" if 0 < cost_usd < 0.0001 else f"${cost_usd:,.{4 if 0 < cost_usd < 1 else 2}f}"
 
 
+def counted(count: int, what: str) -> str:
+    """Return `1 session`, or `2 sessions`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def format_age(at: float, now: float) -> str:
     """Format how long ago a time was, in its largest unit."""
     seconds = max(0.0, now - at)
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         count = int(seconds // length)
         if count:
-            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+            return f"{counted(count, unit)} ago"
     return "just now"
 
 

@@ -85,6 +85,26 @@ class Memory:
             await self._store.purge()
         return forgotten
 
+    async def change(
+        self,
+        item_id: str,
+        session_id: str | None = None,
+        *,
+        text: str | None = None,
+        pinned: bool | None = None,
+        forget: bool = False,
+        user_id: str = "user",
+    ) -> bool:
+        """Correct, pin, unpin or forget a note of a session, or a fact; return False if there is none of this id."""
+        if session_id is not None and forget:
+            return await self.forget_note(session_id, item_id, user_id=user_id)
+        if session_id is not None:
+            return bool(await self.edit_note(session_id, item_id, text=text, pinned=pinned, user_id=user_id))
+        fact_id = int(item_id) if item_id.isdecimal() and len(item_id) < 19 else 0  # no fact has the number 0
+        if forget:
+            return await self.forget(fact_id, user_id=user_id)
+        return bool(await self.edit_fact(fact_id, text=text, pinned=pinned, user_id=user_id))
+
     async def settle(self) -> None:
         """Wait until no session is being observed by this process."""
         while self._tasks:

@@ -1,8 +1,7 @@
 """Build the ASGI app: routes, middleware, the error bodies of each protocol, and the runtime behind them."""
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -13,7 +12,7 @@ from typing_extensions import override
 
 from lango import __version__
 from lango.config import Settings
-from lango.runtime.opening import OpenedAgents, open_runtime
+from lango.runtime.opening import OpenedAgents
 from lango.runtime.runtime import Runtime
 from lango.server import errors
 from lango.server.api import agent_routes, health_routes, schedule_routes
@@ -152,35 +151,23 @@ class _App(FastAPI):
 
 
 def create_app(settings: Settings, runtime: Runtime | OpenedAgents | None = None) -> FastAPI:
-    """Build the app of one runtime or several. Without any, it opens one at startup and closes it at shutdown."""
-    runtimes = [runtime] if isinstance(runtime, Runtime) else runtime and runtime.runtimes
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        if runtimes is not None:
-            yield
-            return
-        async with open_runtime(settings) as opened:
-            agents = ServedAgents(settings, [opened])
-            app.state.context = agents.default
-            try:
-                yield
-            finally:
-                await agents.drain(settings.server.drain_s)
-
+    """Build the app of one runtime or several. Without any, it only has routes that are described, and answers none."""
     app = _App(
         title="Lango",
         version=__version__,
         description=_DESCRIPTION,
-        lifespan=lifespan,
         docs_url=None,  # its page loads scripts from other hosts
         redoc_url=None,
         # `TracingMiddleware` creates the spans: without query strings, and none for a WebSocket
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    if runtimes is not None:
-        opened = runtime if isinstance(runtime, OpenedAgents) else None
-        app.state.context = ServedAgents(settings, runtimes, opened).default
+    match runtime:
+        case None:
+            pass
+        case OpenedAgents():
+            app.state.context = ServedAgents(settings, runtime.runtimes, runtime).default
+        case Runtime():
+            app.state.context = ServedAgents(settings, [runtime]).default
     for router in _ROUTERS:  # as they are: FastAPI would build each route again when the first request comes
         app.router.routes.extend(router.routes)
     if settings.server.adk_ui:

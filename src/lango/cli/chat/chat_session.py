@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -14,6 +14,7 @@ from lango.cli.chat.terminal.screen import Screen
 from lango.cli.chat.terminal.typed_line import TypedLine
 from lango.cli.chat.turn_view import TurnView
 from lango.cli.chat.wait_cards import ask_answer, has_form, show_wait
+from lango.cli.options import complete_hints
 from lango.cli.session_target import LOCAL_USER, SessionTarget
 from lango.cli.terminal_text import format_cost, one_line
 from lango.config import Settings
@@ -42,11 +43,9 @@ class ChatSession:
     reader: "MessageReader"
     """Set by the loop once the runtime is open: completing a command needs the session."""
 
-    def __init__(self, settings: Settings, screen: Screen, command: Callable[..., str]) -> None:
+    def __init__(self, settings: Settings, screen: Screen) -> None:
         self.settings = settings
         self.screen = screen
-        self.command = command
-        """Returns a command for the same agent and store, for hints."""
         self.sections: list[CollapsedSection] = []
         self.status_line = StatusLine()
         self.target = SessionTarget("")
@@ -188,7 +187,7 @@ class ChatSession:
         root_agent = self.runtime.root_name
         window = self.status_line.window
         self.status_line.is_cut_shown = resumed_session.show_last_turns(
-            self.screen, self.sections, session, messages, nodes, root_agent, window, self.command
+            self.screen, self.sections, session, messages, nodes, root_agent, window
         )
         self._show_cut()
 
@@ -283,8 +282,8 @@ class ChatSession:
     async def _later(self, wait: Wait) -> str:
         """Say how to answer a question while its tool waits."""
         items = [item.id for item in await self.runtime.inbox.every(user_id=LOCAL_USER) if item.wait == wait]
-        command = self.command("inbox", "answer", *(items or ["ID"]), "VALUE")
-        return f"not answered: `{command}` in another terminal answers it while the tool waits"
+        hint = f"`lango inbox answer {items[0] if items else 'ID'} VALUE` in another terminal answers it"
+        return complete_hints(f"not answered: {hint} while the tool waits")
 
     async def _wait_until_closed(self, wait: Wait) -> None:
         while any(one.id == wait.id for one in await self.open_waits()):  # noqa: ASYNC110 - another process may close it

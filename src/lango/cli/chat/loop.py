@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from lango.cli.chat.slash_commands import complete_command, run_command
 from lango.cli.chat.terminal.message_reader import InputInterrupted, LineReader
 from lango.cli.chat.terminal.screen import Screen
 from lango.cli.chat.terminal.typed_line import is_command
+from lango.cli.options import complete_hints
 from lango.cli.session_target import choose_session
 from lango.config import Settings
 from lango.errors import LangoError
@@ -27,17 +28,14 @@ _MCP_START_S = 5.0
 """How long the prompt waits for MCP servers to list their tools."""
 
 
-async def run_chat(settings: Settings, resume: str | None, continue_newest: bool, command: Callable[..., str]) -> None:
-    """Run a chat until the end of the input, /quit, or Ctrl-C twice at an empty prompt.
-
-    `command` returns a command for the same agent and store, for hints.
-    """
+async def run_chat(settings: Settings, resume: str | None, continue_newest: bool) -> None:
+    """Run a chat until the end of the input, /quit, or Ctrl-C twice at an empty prompt."""
     screen = Screen()
     _log_to_screen(screen)
     if screen.live:
         screen.draw([], ["starting ..."])
     try:
-        async with ChatSession(settings, screen, command) as chat:
+        async with ChatSession(settings, screen) as chat:
             chat.target = await choose_session(chat.runtime, resume, continue_newest)
             chat.reader = _make_reader(chat)
             screen.draw([], [])
@@ -69,7 +67,7 @@ async def _may_start(chat: ChatSession) -> bool:
     if not sys.stdin.isatty():
         chat.screen.print_line(f"{unknown}: starting a new one", "yellow")
         return True
-    chat.screen.print_line(f"{unknown}; `{chat.command('sessions', 'list')}` lists them", "yellow")
+    chat.screen.print_line(complete_hints(f"{unknown}; `lango sessions list` lists them"), "yellow")
     try:
         answer = await chat.reader.ask_line("start a new session with this id? [y/N]")
     except InputInterrupted:

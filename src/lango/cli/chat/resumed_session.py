@@ -1,11 +1,13 @@
 """Show the last turns and the outcome of a resumed session."""
 
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lango.cli.chat.collapsed_sections import show_node, show_section, tool_call_section
 from lango.cli.chat.terminal.markdown_blocks import split_blocks
 from lango.cli.chat.turn_view import markdown_lines
+from lango.cli.options import complete_hints
 from lango.cli.terminal_text import printable
 from lango.events import output_to_text
 from lango.sessions import INPUT_CALL, REQUEST_PREFIX
@@ -31,7 +33,6 @@ def show_last_turns(
     nodes: "Mapping[int, Sequence[NodeProgress]]",
     root_agent: str,
     window: "Window | None",
-    command: "Callable[..., str]",
 ) -> bool:
     """Show the last turns of a session as they looked when they ran, with the nodes of workflows after their input.
 
@@ -42,8 +43,8 @@ def show_last_turns(
     first = user_positions[-_SHOWN_TURNS] if len(user_positions) >= _SHOWN_TURNS else 0
     shown = messages[first:]
     if first or len(messages) == SHOWN_MESSAGES:
-        whole = command("sessions", "show", session.name.id, "--app", session.name.app_name)
-        screen.print_line(f"... the beginning: {whole}", "dim")
+        whole = f"`lango sessions show {shlex.quote(session.name.id)} --app {session.name.app_name}`"
+        screen.print_line(f"... the beginning: {complete_hints(whole)}", "dim")
     arguments: dict[str, Mapping[str, Any]] = {}
     speaker = root_agent
     marked = False

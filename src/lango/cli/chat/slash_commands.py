@@ -11,6 +11,7 @@ from lango.cli.chat.chat_session import ChatSession
 from lango.cli.chat.model_choice import change_model, known_models
 from lango.cli.chat.terminal.typed_line import HINT
 from lango.cli.chat.wait_cards import has_form, show_wait
+from lango.cli.options import complete_hints
 from lango.cli.session_target import LOCAL_USER, SessionTarget, new_session, session_by_prefix
 from lango.cli.tables import grant_row, make_table, summary_lines, turn_row
 from lango.cli.terminal_text import format_age
@@ -98,7 +99,7 @@ async def _sessions(chat: ChatSession, _: str) -> None:
     ]
     chat.listed_sessions = [(record.name.id, record.display_title) for record in found]
     chat.screen.print_renderables(make_table(rows, cut=["title"]))
-    more = f" These are the newest; `{chat.command('sessions', 'list')}` shows all." if len(found) > _MAX_LISTED else ""
+    more = complete_hints(" These are the newest; `lango sessions list` shows all.") if len(found) > _MAX_LISTED else ""
     chat.screen.print_line(f"/resume ID continues a session; a prefix of its id is enough.{more}", "dim")
 
 
@@ -295,20 +296,15 @@ async def _edit_memory(chat: ChatSession, action: str, item_id: str = "", text: 
     """Pin, unpin, correct or forget a note, whose id has a dot, or a fact."""
     if action not in ("pin", "unpin", "correct", "forget") or not item_id or (action == "correct") != bool(text):
         raise UsageError("use /memory pin ID, /memory unpin ID, /memory correct ID TEXT or /memory forget ID")
-    memory, session_id = chat.runtime.memory, chat.target.session_id
-    pinned = {"pin": True, "unpin": False}.get(action)
-    is_note, fact_id = "." in item_id, int(item_id) if item_id.isdecimal() and len(item_id) < 19 else 0
-    if is_note and chat.target.new:
-        done: object = False
-    elif action == "forget" and is_note:
-        done = await memory.forget_note(session_id, item_id, user_id=LOCAL_USER)
-    elif action == "forget":
-        done = await memory.forget(fact_id, user_id=LOCAL_USER)
-    elif is_note:
-        done = await memory.edit_note(session_id, item_id, text=text or None, pinned=pinned, user_id=LOCAL_USER)
-    else:
-        done = await memory.edit_fact(fact_id, text=text or None, pinned=pinned, user_id=LOCAL_USER)
-    if not done:
+    is_note, pinned = "." in item_id, {"pin": True, "unpin": False}.get(action)
+    if (is_note and chat.target.new) or not await chat.runtime.memory.change(
+        item_id,
+        chat.target.session_id if is_note else None,
+        text=text or None,
+        pinned=pinned,
+        forget=action == "forget",
+        user_id=LOCAL_USER,
+    ):
         raise UsageError(f"there is no {item_id}; /memory shows what is remembered")
     chat.screen.print_line("done")
 

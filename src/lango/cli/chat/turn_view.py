@@ -19,7 +19,7 @@ from lango.cli.chat.collapsed_sections import (
 from lango.cli.chat.terminal.markdown_blocks import MarkdownBlocks, TerminalMarkdown
 from lango.cli.chat.terminal.typed_line import HINT
 from lango.cli.chat.wait_cards import show_wait
-from lango.cli.terminal_text import describe_progress, describe_resumption, one_line, printable
+from lango.cli.terminal_text import counted, describe_progress, describe_resumption, one_line, printable
 from lango.events.text import TextOrder, is_withdrawn
 from lango.waits import ApprovalWait, CredentialWait, InputWait, QuestionWait
 
@@ -171,10 +171,8 @@ class TurnView:
     def _end_thought(self) -> None:
         thought, self._thought = self._thought.strip(), ""
         if thought:
-            words = len(thought.split())
-            self._add_section(
-                CollapsedSection("thought", [("", printable(thought))], f"{words} word{'' if words == 1 else 's'}")
-            )
+            words = counted(len(thought.split()), "word")
+            self._add_section(CollapsedSection("thought", [("", printable(thought))], words))
 
     def _write_markdown(self, blocks: list[str]) -> None:
         lines = markdown_lines(self._screen, blocks)

@@ -2,14 +2,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Response
+from fastapi import Path, Query
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from lango.development.agent_cards import CallByHand, CallResult, NodeCard
 from lango.server.context import AgentUser, CurrentUser, ServerContext
-from lango.server.json_body import large_response
-from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, RequestBody, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 
@@ -58,16 +56,16 @@ def _view(context: ServerContext) -> AgentView:
     return AgentView(name=runtime.app_name, description=runtime.description, model=runtime.model_name)
 
 
-@router.get("/agents/{name}", tags=["agents"], responses=reference_to(NodeCard))
+@router.get("/agents/{name}", tags=["agents"])
 async def describe_agent(
     name: AgentName,
     user: CurrentUser,
     toolsets: Annotated[bool, Query(description="Ask toolsets for their tools, which starts MCP servers.")] = False,
-) -> Response:
+) -> NodeCard:
     """Describe the agents, nodes and tools of an agent. Only operators read instructions, and may ask toolsets."""
     named = AgentUser(user.context.agents.named(name), user.caller)
     card = await named.runtime.describe_agents(ask_toolsets=toolsets and named.is_operator)
-    return await large_response(lambda: shown(card if named.is_operator else _without_instructions(card)))
+    return card if named.is_operator else _without_instructions(card)
 
 
 def _without_instructions(card: NodeCard) -> NodeCard:
@@ -93,8 +91,8 @@ class ToolCallByHand(RequestBody):
     """Approve exactly this call, if the tool needs an approval."""
 
 
-@router.post("/agents/{name}/tool-calls", tags=["agents"], responses=reference_to(CallResult) | _CALL_ERRORS)
-async def call_tool(name: AgentName, body: ToolCallByHand, user: CurrentUser) -> Response:
+@router.post("/agents/{name}/tool-calls", tags=["agents"], responses=_CALL_ERRORS)
+async def call_tool(name: AgentName, body: ToolCallByHand, user: CurrentUser) -> CallResult:
     """Call one tool by hand, for operators: apart from all sessions, within the approval policy; nothing is stored.
 
     What the tool does outside of Lango, it does.
@@ -102,8 +100,7 @@ async def call_tool(name: AgentName, body: ToolCallByHand, user: CurrentUser) ->
     user.require_operator("call it", "a tool runs with the rights of the server")
     named = AgentUser(user.context.agents.named(name), user.caller)
     call = CallByHand(body.agent, body.tool, body.arguments, body.state, body.approved)
-    result = await named.runtime.call_tool_by_hand(call, user_id=named.id)
-    return await large_response(lambda: shown(result))
+    return await named.runtime.call_tool_by_hand(call, user_id=named.id)
 
 
 class ToolList(BaseModel):

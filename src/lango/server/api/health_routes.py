@@ -11,7 +11,6 @@ from lango.errors import StoreError
 from lango.runtime.execution.replicas import ListedReplica
 from lango.server.context import Context, CurrentUser, ServerContext
 from lango.server.json_body import JsonResponse
-from lango.server.openapi import reference_to, shown
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.metrics import CONTENT_TYPE
 
@@ -45,11 +44,11 @@ class ReplicaList(Struct, frozen=True):
     replicas: Sequence[ListedReplica]
 
 
-@router.get("/v1/replicas", responses=reference_to(ReplicaList))
-async def list_replicas(user: CurrentUser) -> JsonResponse:
+@router.get("/v1/replicas")
+async def list_replicas(user: CurrentUser) -> ReplicaList:
     """List the live processes that run turns of the agent, the oldest first."""
     found = await user.runtime.replicas()
-    return JsonResponse(shown(ReplicaList(found if user.is_operator else [replace(one, place="") for one in found])))
+    return ReplicaList(found if user.is_operator else [replace(one, place="") for one in found])
 
 
 async def _probe_database(context: ServerContext) -> str:

@@ -13,8 +13,6 @@ from lango.schedules import ScheduleSpec
 from lango.schedules.spec import FIELDS, MAX_TIMES, Missed, Overlap, SessionMode, find_zone, parse_time
 from lango.server.context import CurrentUser
 from lango.server.errors import not_found
-from lango.server.json_body import JsonResponse
-from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, WHOLE_NUMBER, IdempotencyKey, RequestBody, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 
@@ -48,7 +46,7 @@ class _ScheduleFields(RequestBody):
     """Which slots run that no process came to: none, the newest (by default), or the newest `max_missed`."""
     max_missed: _Seconds | None = None
     overlap: Overlap | None = None
-    """What happens if the last run still goes on: the slot waits (by default), is skipped, or stops it."""
+    """What happens if the last run is still running: the slot waits (by default), is skipped, or stops it."""
     session: SessionMode | None = None
     """Whether all runs share a session (by default), each has one, or those of a day share one."""
     session_id: Annotated[str, Field(max_length=512)] | None = None
@@ -108,64 +106,63 @@ class ScheduleDetails(Struct, frozen=True):
     """The newest first."""
 
 
-@router.get("", responses=reference_to(ScheduleList))
-async def list_schedules(user: CurrentUser) -> JsonResponse:
+@router.get("")
+async def list_schedules(user: CurrentUser) -> ScheduleList:
     """List the schedules of the caller for this agent, with their next ten times."""
-    return JsonResponse(shown(ScheduleList(await user.runtime.schedules.list(user_id=user.id))))
+    return ScheduleList(await user.runtime.schedules.list(user_id=user.id))
 
 
-@router.post("", responses=reference_to(ListedSchedule) | _REFUSED)
-async def add_schedule(schedule: NewSchedule, user: CurrentUser, key: IdempotencyKey = None) -> JsonResponse:
+@router.post("", responses=_REFUSED)
+async def add_schedule(schedule: NewSchedule, user: CurrentUser, key: IdempotencyKey = None) -> ListedSchedule:
     """Add a schedule. The tokens of its turns count as those of the caller's key.
 
     The same Idempotency-Key again returns the schedule that was added before.
     """
     spec = ScheduleSpec(**schedule.as_changes("UTC"))
-    added = await user.runtime.schedules.add(
+    return await user.runtime.schedules.add(
         spec,
         user_id=user.id,
         quota_id=user.caller.quota.id,
         tokens_per_day=user.caller.quota.tokens_per_day,
         id=hashlib.sha256(f"{user.id}\0{key}".encode()).hexdigest()[:_ID_CHARACTERS] if key else None,
     )
-    return JsonResponse(shown(added))
 
 
-@router.get("/{schedule_id}", responses=reference_to(ScheduleDetails))
+@router.get("/{schedule_id}")
 async def read_schedule(
     schedule_id: ScheduleIdPath, user: CurrentUser, limit: Annotated[int, Query(ge=1, le=100)] = 20
-) -> JsonResponse:
+) -> ScheduleDetails:
     """Read a schedule, its next ten times, and what became of its newest slots."""
     found = await user.runtime.schedules.get(schedule_id, user_id=user.id)
     runs = await user.runtime.schedules.runs(schedule_id, user_id=user.id, limit=limit)
-    return JsonResponse(shown(ScheduleDetails(found, runs)))
+    return ScheduleDetails(found, runs)
 
 
-@router.patch("/{schedule_id}", responses=reference_to(ListedSchedule) | _REFUSED)
-async def change_schedule(schedule_id: ScheduleIdPath, changes: ScheduleChanges, user: CurrentUser) -> JsonResponse:
+@router.patch("/{schedule_id}", responses=_REFUSED)
+async def change_schedule(schedule_id: ScheduleIdPath, changes: ScheduleChanges, user: CurrentUser) -> ListedSchedule:
     """Change a schedule. One of `cron`, `every_s` and `times` replaces the others."""
     stored = await user.runtime.schedules.get(schedule_id, user_id=user.id)
     given = changes.as_changes(stored.spec.timezone)
-    return JsonResponse(shown(await user.runtime.schedules.change(schedule_id, given, user_id=user.id)))
+    return await user.runtime.schedules.change(schedule_id, given, user_id=user.id)
 
 
-@router.post("/{schedule_id}/pause", responses=reference_to(ListedSchedule))
-async def pause_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> JsonResponse:
+@router.post("/{schedule_id}/pause")
+async def pause_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> ListedSchedule:
     """Let no slot run until the schedule is resumed. A run under way continues."""
-    return JsonResponse(shown(await user.runtime.schedules.pause(schedule_id, user_id=user.id)))
+    return await user.runtime.schedules.pause(schedule_id, user_id=user.id)
 
 
-@router.post("/{schedule_id}/resume", responses=reference_to(ListedSchedule))
-async def resume_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> JsonResponse:
+@router.post("/{schedule_id}/resume")
+async def resume_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> ListedSchedule:
     """Continue with the next slot; those that passed during the pause do not run."""
-    return JsonResponse(shown(await user.runtime.schedules.resume(schedule_id, user_id=user.id)))
+    return await user.runtime.schedules.resume(schedule_id, user_id=user.id)
 
 
-@router.post("/{schedule_id}/run", responses=reference_to(ListedSchedule))
-async def run_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> JsonResponse:
+@router.post("/{schedule_id}/run")
+async def run_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> ListedSchedule:
     """Run a schedule now, also a paused one; its slots stay as they are. The run is in its history a moment later."""
     await user.check_token_quota()
-    return JsonResponse(shown(await user.runtime.schedules.run_now(schedule_id, user_id=user.id)))
+    return await user.runtime.schedules.run_now(schedule_id, user_id=user.id)
 
 
 @router.delete("/{schedule_id}", status_code=204)

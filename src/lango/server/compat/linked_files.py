@@ -45,7 +45,7 @@ class FileLink(Struct, frozen=True):
 
 
 class LinkedFiles(Struct, frozen=True):
-    """The files that links stand for, or why one cannot be had."""
+    """The files that links stand for, or why one could not be loaded."""
 
     found: Mapping[FileLink, Attachment | ApiError] = {}
 

@@ -48,7 +48,7 @@ class AnswerView(Protocol):
     """How a protocol shows an answer: whole, or as the frames of a stream."""
 
     heartbeat: str | None
-    """The frame for clients when no event came for long; None: that of all streams."""
+    """The frame that is sent when no event came for long, or None for the one of all streams."""
 
     def body(self, parts: Sequence[AnswerPart], done: events.TurnDone) -> dict[str, Any]:
         """Return the whole answer."""

@@ -27,7 +27,8 @@ from typing_extensions import override
 from lango.config import ServerSettings
 from lango.runtime.access import ApiKeys
 from lango.server.errors import ApiError
-from lango.server.json_body import JsonRequest, JsonResponse
+from lango.server.json_body import JsonRequest, JsonResponse, large_response
+from lango.server.openapi import reference_to, shown
 from lango.threads import use_share_of
 
 if TYPE_CHECKING:
@@ -235,10 +236,30 @@ async def wait_disconnected(receive: Receive) -> None:
 
 
 class AuthenticatedRouter(APIRouter):
-    """Routes that authenticate their callers and answer with JSON of any stored value."""
+    """Routes that authenticate their callers and answer with JSON of any stored value, or of the struct they return."""
 
     def __init__(self, prefix: str = "", **options: Any) -> None:
         super().__init__(prefix=prefix, route_class=AuthenticatedRoute, default_response_class=JsonResponse, **options)
+
+    @override
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        """Add a route. FastAPI knows no structs: one that an endpoint returns becomes a response here."""
+        returned = endpoint.__annotations__.get("return")
+        if isinstance(returned, type) and issubclass(returned, Struct):
+            options |= {"response_model": None, "responses": reference_to(returned) | (options.get("responses") or {})}
+            endpoint = _showing(endpoint)
+        super().add_api_route(path, endpoint, **options)
+
+
+def _showing(endpoint: Callable[..., Coroutine[Any, Any, Struct]]) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """Return an endpoint that answers with the struct that another one returns, as clients read it."""
+
+    @functools.wraps(endpoint)
+    async def show(**parameters: Any) -> Response:
+        struct = await endpoint(**parameters)
+        return await large_response(lambda: shown(struct))
+
+    return show
 
 
 def _depends_on_caller(dependant: Dependant) -> bool:

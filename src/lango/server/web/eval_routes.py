@@ -149,7 +149,7 @@ def _require_operator(user: CurrentUser) -> None:
 
 
 async def _run(function: Any, *arguments: Any) -> Any:
-    """Run what reads or writes files in a thread; what it refuses is the client's to mend."""
+    """Run what reads or writes files in a thread; what it refuses, the client has to fix."""
     try:
         return await run_in_thread(function, *arguments)
     except UsageError as error:

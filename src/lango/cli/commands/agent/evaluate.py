@@ -14,12 +14,12 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from lango.cli.commands.agent.run import ApprovedTools, check_tool_names
+from lango.cli.commands.agent.run import ApprovedTools, approved_tools, check_tool_names
 from lango.cli.options import AgentOptions, Model, SessionIdArgument, SessionOptions, with_shared_options
 from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
 from lango.cli.progress import Progress, progress_bar
 from lango.cli.tables import print_table
-from lango.cli.terminal_text import printable
+from lango.cli.terminal_text import counted, printable
 from lango.development.test_cases import readable_id
 from lango.errors import UsageError
 
@@ -94,13 +94,12 @@ def run(
     Exits with 0 if all pass, 1 if one fails, 2 for wrong usage.
     """
     settings = chosen.settings(model)
-    approved = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
     folder = nullcontext("") if chosen.store else tempfile.TemporaryDirectory(prefix="lango-eval-")
     with stdout_for_answers(), progress_bar("evaluating", "cases") as advance, folder as temporary:
         if temporary:  # nothing of an evaluation reaches the sessions, the memory and the artifacts of users
             settings = settings.with_store(f"sqlite:///{temporary}/eval.db")
         results, model_name = run_async(
-            _evaluate(settings, files, case or (), criteria, judge, parallel, approved, advance)
+            _evaluate(settings, files, case or (), criteria, judge, parallel, approved_tools(approve), advance)
         )
     _keep(results, model_name)
     _print_report(results, output_format, page)
@@ -128,7 +127,7 @@ async def _evaluate(
         for file in files:
             find_criteria(file)
         async with open_runtime(settings, every_session=False) as runtime:
-            await check_tool_names(runtime, {*approved} - {"all"})
+            await check_tool_names(runtime, approved)
             runner = CaseRunner(runtime, judge, find_criteria, approved)
             runner.check(cases)
             done = itertools.count(1)
@@ -215,4 +214,4 @@ def save(
         saved, count = chosen.run_on(session_id, write)
     except OSError as error:
         raise UsageError(f"{to} cannot be written: {error.strerror}") from error
-    print(printable(f"saved {saved} to {to}, which has {count} case{'' if count == 1 else 's'} now"))
+    print(printable(f"saved {saved} to {to}, which has {counted(count, 'case')} now"))

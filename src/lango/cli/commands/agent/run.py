@@ -4,6 +4,7 @@ import json
 import mimetypes
 import os
 import select
+import shlex
 import signal
 import stat
 import sys
@@ -16,7 +17,7 @@ import typer
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from lango.cli.options import AgentOptions, Continue, Model, Resume, with_shared_options
+from lango.cli.options import AgentOptions, Continue, Model, Resume, complete_hints, with_shared_options
 from lango.cli.process_setup import fast_imports, quiet_logging, run_async, stdout_for_answers
 from lango.cli.session_target import LOCAL_USER, SessionTarget, choose_session
 from lango.cli.terminal_text import describe_resumption, describe_schema, printable
@@ -89,7 +90,7 @@ def run(
     if not text:
         raise UsageError('there is no prompt: lango run "your question", or pipe it in')
     quiet_logging()
-    names = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
+    names = approved_tools(approve)
     files = [_attachment(file) for file in attach or ()]
     if detach:
         if names or output_format == "stream-json":
@@ -98,11 +99,17 @@ def run(
         return
     with stdout_for_answers() as output:
         settings = chosen.settings(model)
-        printer = _Printer(output_format, output, chosen.of_agent(settings))
+        chosen.name_agent(settings)
+        printer = _Printer(output_format, output)
         code = run_async(_run_prompt(settings, _Prompt(text, files, names), resume, continue_newest, printer))
     if code == _EXIT_CLOSED_PIPE:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains when it flushes at exit
     raise typer.Exit(code)
+
+
+def approved_tools(given: str) -> list[str]:
+    """Return the names that `--approve` has; `all` is one of them."""
+    return [name for part in given.split(",") if (name := part.strip()) not in ("", "none")]
 
 
 def _attachment(path: Path) -> Attachment:
@@ -159,7 +166,6 @@ class _Printer(Struct):
 
     output_format: str
     output: TextIO
-    options: AgentOptions
     session_id: str = ""
     speaker: str = ""
     """The agent that spoke last, or is expected to speak first."""
@@ -187,8 +193,7 @@ class _Printer(Struct):
             case Resumed():
                 print(f"lango: the turn was resumed: {describe_resumption(event.reason)}", file=sys.stderr)
             case WaitOpened(wait=QuestionWait(message=message)):  # the turn continues with the answer
-                answer = self.options.command("inbox", "answer", "ID", "VALUE")
-                hint = f"answer with `{answer}` in another terminal"
+                hint = complete_hints("answer with `lango inbox answer ID VALUE` in another terminal")
                 print(f"lango: a tool asks: {printable(message)}; {hint}", file=sys.stderr)
             case TurnDone():
                 self.done = event
@@ -248,12 +253,12 @@ async def _run_prompt(
         from lango.runtime.opening import open_runtime
 
     async with open_runtime(settings, every_session=False) as runtime:
-        await check_tool_names(runtime, {*prompt.approved} - {"all"})
+        await check_tool_names(runtime, prompt.approved)
         target = await choose_session(runtime, resume, continue_newest)
         if resume and target.new:
             print(f"lango: there is no session {printable(resume)!r}: starting a new one", file=sys.stderr)
         printer.session_id, printer.speaker = target.session_id, runtime.root_name
-        _mention_demonstration(runtime.model_name, printer.options.command("chat"))
+        _mention_demonstration(runtime.model_name)
         try:
             return await _run_turns(runtime, target, prompt, printer)
         except BrokenPipeError:
@@ -280,21 +285,23 @@ def _leave_prompt(
         print(json.dumps({"session_id": id_, "turn": turn, "status": "queued", "served": is_served}))
     else:
         print(f"{id_} {turn}")
-    follow = chosen.command("turns", "follow", id_, "--turn", str(turn))
-    serve = "" if is_served else f"; no process runs this agent now: start `{chosen.command('serve')}`"
-    print(f"lango: turn {turn} is queued: `{follow}` shows it{serve}", file=sys.stderr)
+    shown = f"`lango turns follow {shlex.quote(id_)} --turn {turn}` shows it"
+    serve = "" if is_served else "; no process runs this agent now: start `lango serve`"
+    print(complete_hints(f"lango: turn {turn} is queued: {shown}{serve}"), file=sys.stderr)
 
 
-def _mention_demonstration(model: str, chat: str) -> None:
+def _mention_demonstration(model: str) -> None:
     """Print a notice that a demonstration model answers, if a person can read it."""
     from lango.providers.local.known_models import is_demonstration
 
     if sys.stderr.isatty() and is_demonstration(model):
-        print(f"lango: a demonstration model answers; `{chat}` shows how to get a better one", file=sys.stderr)
+        hint = complete_hints("`lango chat` shows how to get a better one")
+        print(f"lango: a demonstration model answers; {hint}", file=sys.stderr)
 
 
-async def check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
+async def check_tool_names(runtime: "Runtime", approved: Sequence[str]) -> None:
     """Raise for unknown tools; if the turn may add tools that are not known yet, only print a notice."""
+    wanted = {*approved} - {"all"}
     known = await runtime.tool_names() if wanted else None
     if known and wanted - known.names and not known.complete:
         known = await runtime.tool_names(ask_toolsets=True)
@@ -328,21 +335,22 @@ async def _run_turns(runtime: "Runtime", target: SessionTarget, prompt: _Prompt,
 
 def _describe_waiting(printer: _Printer, id_: str) -> Iterator[str]:
     """Say what a turn waits for, and how to answer; nothing if the turn is done."""
-    chat = printer.options.command("chat", "-r", id_)
+    session = shlex.quote(id_)
+    chat = f"`lango chat -r {session}`"
     how = {
-        "approval": f"answer with `{chat}`, or allow it with --approve",
-        "input": f'answer with `{printer.options.command("run", "-r", id_)} "..."`',
-        "credential": f"answer with /answer in `{chat}`",
+        "approval": f"answer with {chat}, or allow it with --approve",
+        "input": f'answer with `lango run -r {session} "..."`',
+        "credential": f"answer with /answer in {chat}",
         "client_result": "the client that runs the tool sends the result, over HTTP",
-        "timer": f"it continues by itself while `lango serve` runs, or now with /answer in `{chat}`",
-        "event": f"it continues by itself while `lango serve` runs, or with /answer in `{chat}`",
-        "long_running_result": f"give the result with /answer in `{chat}`, or over HTTP",
+        "timer": f"it continues by itself while `lango serve` runs, or now with /answer in {chat}",
+        "event": f"it continues by itself while `lango serve` runs, or with /answer in {chat}",
+        "long_running_result": f"give the result with /answer in {chat}, or over HTTP",
     }
     waits = printer.done.waits if printer.done else ()
     for wait in waits:
         yield _describe(wait)
     for kind in dict.fromkeys(wait.kind for wait in waits):
-        yield how[kind]
+        yield complete_hints(how[kind])
 
 
 def _describe(wait: Wait) -> str:

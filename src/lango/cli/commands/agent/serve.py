@@ -121,11 +121,12 @@ class ChatOptions(AgentOptions):
 def chat(chosen: ChatOptions, resume: Resume = None, continue_newest: Continue = False, model: Model = None) -> None:
     """Chat with the agent. Ctrl-C stops an answer, Ctrl-D ends, /help lists the commands."""
     settings = chosen.settings(model)
+    chosen.name_agent(settings)
     with fast_imports():
         from lango.cli.chat.loop import run_chat
 
     try:
-        run_async(run_chat(settings, resume, continue_newest, chosen.of_agent(settings).command))
+        run_async(run_chat(settings, resume, continue_newest))
     except BrokenPipeError:  # the reader is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise typer.Exit(141) from None

@@ -6,7 +6,7 @@ import typer
 
 from lango.cli.options import Json, SessionOptions, StoreOptions, id_by_prefix, with_shared_options
 from lango.cli.tables import print_values, struct_json
-from lango.cli.terminal_text import format_time, printable
+from lango.cli.terminal_text import counted, format_time, printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def delete(
         return [one.credential.key for one in found]
 
     deleted = chosen.run(delete_found)
-    count = f"{len(deleted)} credential{'' if len(deleted) == 1 else 's'} of {chosen.user}"
+    count = f"{counted(len(deleted), 'credential')} of {chosen.user}"
     print(f"deleted {count if every else printable(deleted[0])}")
 
 
@@ -69,7 +69,7 @@ def make_key() -> None:
 def rotate(chosen: StoreOptions) -> None:
     """Encrypt every credential again, with the first key of LANGO_CREDENTIAL_KEY."""
     count = chosen.run(lambda data: data.encrypt_again())
-    print(f"encrypted {count} credential{'' if count == 1 else 's'} with the first key")
+    print(f"encrypted {counted(count, 'credential')} with the first key")
 
 
 def _as_json(one: "Owned") -> dict[str, Any]:

@@ -113,27 +113,18 @@ def _change(
 ) -> None:
     """Edit or delete a note of a session, or without one a fact. Raise `UsageError` if there is none of that id."""
 
-    async def write(data: "StoredData") -> object:
-        if session is None:
-            memory, fact_id = data.app(chosen.app_name()).memory, _fact_id(item_id)
-            if forget:
-                return await memory.forget(fact_id, user_id=chosen.user)
-            return await memory.edit_fact(fact_id, text=text, pinned=pinned, user_id=chosen.user)
-        name = (await chosen.session(data, session)).name
-        memory = data.app(name.app_name).memory
-        if forget:
-            return await memory.forget_note(name.id, item_id, user_id=name.user_id)
-        return await memory.edit_note(name.id, item_id, text=text, pinned=pinned, user_id=name.user_id)
+    async def write(data: "StoredData") -> bool:
+        app_name, session_id, user_id = "", None, chosen.user
+        if session is not None:
+            name = (await chosen.session(data, session)).name
+            app_name, session_id, user_id = name.app_name, name.id, name.user_id
+        memory = data.app(app_name or chosen.app_name()).memory
+        return await memory.change(item_id, session_id, text=text, pinned=pinned, forget=forget, user_id=user_id)
 
     if not chosen.run(write):
         if session is not None:
             raise UsageError(f"session {session!r} has no note {item_id}; `lango memory show` lists them")
         raise UsageError(f"there is no fact {item_id} of user {chosen.user!r}; `lango memory facts` lists them")
-
-
-def _fact_id(item_id: str) -> int:
-    """Return the number of a fact; 0, which is none, for the id of a note."""
-    return int(item_id) if item_id.isdecimal() and len(item_id) < 19 else 0
 
 
 def _print_notes(notes: "Sequence[ListedNote]") -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from lango.cli.options import Json, SessionOptions, with_shared_options
+from lango.cli.options import Json, SessionOptions, complete_hints, with_shared_options
 from lango.cli.session_target import LOCAL_USER
 from lango.cli.tables import print_table, print_values, struct_json
 from lango.cli.terminal_text import format_time, one_line, printable
@@ -43,7 +43,7 @@ def add(
     max_missed: Annotated[int, typer.Option("--max-missed", help="How many run with --missed all.")] = 10,
     overlap: Annotated[
         Literal["queue", "skip", "cancel"],
-        typer.Option("--overlap", help="If the last run still goes on: queue waits for it, cancel stops it."),
+        typer.Option("--overlap", help="If the last run is still running: queue waits for it, cancel stops it."),
     ] = "queue",
     session: Annotated[
         Literal["one", "each", "day"], typer.Option("--session", help="One session for all runs, each, or one a day.")
@@ -142,7 +142,7 @@ def run_now(chosen: SessionOptions, schedule: ScheduleArgument) -> None:
     """Ask for a run now, also of a paused schedule; a process that serves its app starts it within a second."""
     found = _run_on(chosen, schedule, lambda schedules, one: schedules.run_now(one.id, user_id=one.user))
     print(
-        f"asked for a run of {found.id}; `{chosen.command('schedules', 'show', found.id)}` shows it once it has started"
+        complete_hints(f"asked for a run of {found.id}; `lango schedules show {found.id}` shows it once it has started")
     )
 
 
@@ -152,9 +152,7 @@ def _run_on(chosen: SessionOptions, wanted: str, work: "Callable[[Schedules, Lis
         found = [one for one in shown if wanted in (one.id, one.spec.name)]
         found = found or [one for one in shown if len(wanted) >= 4 and one.id.startswith(wanted)]
         if not found:
-            raise ScheduleNotFound(
-                f"there is no schedule {wanted!r}; `{chosen.command('schedules', 'list')}` lists them"
-            )
+            raise ScheduleNotFound(f"there is no schedule {wanted!r}; `lango schedules list` lists them")
         if len(found) > 1:
             raise UsageError(f"{len(found)} schedules fit {wanted!r}: give the id, or select one with --app and --user")
         return await work(data.app(found[0].app).schedules, found[0])

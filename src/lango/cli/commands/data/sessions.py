@@ -8,7 +8,7 @@ import typer
 from lango.cli.options import Json, SessionIdArgument, SessionOptions, load_settings, with_shared_options
 from lango.cli.progress import progress_bar
 from lango.cli.tables import print_table, print_values, struct_json, summary_lines, turn_row
-from lango.cli.terminal_text import describe_resumption, format_time, printable
+from lango.cli.terminal_text import counted, describe_resumption, format_time, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -230,7 +230,7 @@ def check(
     for name, problem in found:
         print(_problem_json(name, problem) if as_json else printable(f"{name.id}: {problem}" if name else str(problem)))
     if not found and not as_json:
-        print(f"{count} session{'' if count == 1 else 's'} checked: no problems")
+        print(f"{counted(count, 'session')} checked: no problems")
     if found:
         raise typer.Exit(1)
 

@@ -14,7 +14,7 @@ import typer
 from lango.cli.commands.data.sessions import session_json
 from lango.cli.options import Json, SessionOptions, StoreOptions, with_shared_options
 from lango.cli.progress import Progress, progress_bar
-from lango.cli.terminal_text import printable
+from lango.cli.terminal_text import counted, printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def export(
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}") from error
     if output is not None:
-        print(f"exported {count} session{'' if count == 1 else 's'} to {output}")
+        print(f"exported {counted(count, 'session')} to {output}")
 
 
 class _TerminalFile:

@@ -16,7 +16,7 @@ from lango.cli.options import (
     with_shared_options,
 )
 from lango.cli.tables import print_values
-from lango.cli.terminal_text import describe_progress, format_age, printable
+from lango.cli.terminal_text import counted, describe_progress, format_age, printable
 from lango.errors import UsageError
 from lango.events import Steered, TextDelta, ToolProgress, ToolStart, TurnDone, TurnError
 from lango.events.text import one_text_at_a_time
@@ -145,7 +145,7 @@ def cancel(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumb
     count = chosen.run(stop)
     if not count:
         raise UsageError(f"no such turn of session {session_id!r} is open; `lango turns list` lists them")
-    print(f"stopped {count} turn{'' if count == 1 else 's'} of {session_id}")
+    print(f"stopped {counted(count, 'turn')} of {session_id}")
 
 
 @app.command()

@@ -74,7 +74,7 @@ def _webhook_row(one: "StoredWebhook") -> dict[str, Any]:
 def delete(chosen: SessionOptions, webhook_id: WebhookId) -> None:
     """Delete a webhook, with what was still to be sent to it; one of the settings returns with the next server."""
     if not chosen.run(lambda data: data.app(chosen.app_name()).webhooks.delete(webhook_id)):
-        raise UsageError(f"there is no webhook {webhook_id!r}; `{chosen.command('webhooks', 'list')}` lists them")
+        raise UsageError(f"there is no webhook {webhook_id!r}; `lango webhooks list` lists them")
     print(f"deleted {webhook_id}")
 
 
@@ -107,6 +107,5 @@ def resend(
 
     count = chosen.run(run)
     if delivery_id is not None and not count:
-        hint = chosen.command("webhooks", "dead")
-        raise UsageError(f"no delivery {delivery_id!r} was given up; `{hint}` lists them")
+        raise UsageError(f"no delivery {delivery_id!r} was given up; `lango webhooks dead` lists them")
     print(f"{count} to be sent again")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from lango.cli.options import AgentOptions, AgentPath, Config, chosen_options, complete_hints, load_settings
+from lango.cli.options import AgentOptions, AgentPath, Config, choose_options, complete_hints, load_settings
 from lango.cli.process_setup import quiet_logging, run_async
-from lango.cli.terminal_text import printable
+from lango.cli.terminal_text import counted, printable
 from lango.errors import ConfigError, LangoError, ProviderError, StoreDamaged
 
 if TYPE_CHECKING:
@@ -44,18 +44,18 @@ class Finding(Struct, frozen=True):
 def doctor(context: typer.Context, path: AgentPath = None, config: Config = None, offline: Offline = False) -> None:
     """Check configuration, store, models, agents, MCP servers, sandbox and port; say how to fix what fails."""
     quiet_logging()
-    chosen_options.set(AgentOptions(config=config, path=path))
+    choose_options(AgentOptions(config=config, path=path), context)
     from lango.config.agent_files import find_agents
 
     paths = find_agents(path)
     bad = 0
     for finding in _findings(config, path, paths, offline):
         mark = {True: "ok  ", False: "FAIL", None: "note"}[finding.ok]
-        detail = complete_hints(finding.detail, context.find_root().command)
+        detail = complete_hints(finding.detail)
         print(printable(f"{mark} {finding.subject}: {detail}"))
         bad += finding.ok is False
     if bad:
-        print(f"lango: {bad} problem{'' if bad == 1 else 's'} to fix", file=sys.stderr)
+        print(f"lango: {counted(bad, 'problem')} to fix", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -97,7 +97,7 @@ async def _check_store(settings: "Settings") -> str:
 
     async with open_store(settings.store.url) as data:
         count = len(await data.session_names())
-        summary = f"schema {await data.schema_version()}, {count} session{'' if count == 1 else 's'}"
+        summary = f"schema {await data.schema_version()}, {counted(count, 'session')}"
         problems = await data.check() if data.is_sqlite else ()
     if problems:
         found = "; ".join(map(str, problems[:_MAX_PROBLEMS]))

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Path, Query, Response
+from fastapi import Path, Query
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from lango.memory.runtime_memory import Fact, ListedNote
 from lango.server.context import CurrentUser
-from lango.server.json_body import large_response
-from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, RequestBody, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter
 
@@ -59,17 +57,17 @@ class ForgetResult(BaseModel):
     forgotten: bool
 
 
-@router.get("/sessions/{session_id}/memory", responses=reference_to(SessionNotes))
+@router.get("/sessions/{session_id}/memory")
 async def read_memory(
     session_id: SessionIdPath,
     user: CurrentUser,
     every: Annotated[bool, Query(alias="all", description="Include condensed and rewound observations.")] = False,
-) -> Response:
+) -> SessionNotes:
     """Read the observations that the agent reads, each with its source messages."""
     memory = user.runtime.memory
     current = await memory.show(session_id, user_id=user.id)
     listed = await memory.show(session_id, user_id=user.id, every=True) if every else current
-    return await large_response(lambda: shown(SessionNotes(current.observed_seq, current.tokens, listed.notes)))
+    return SessionNotes(current.observed_seq, current.tokens, listed.notes)
 
 
 @router.patch("/sessions/{session_id}/memory/{note_id}")
@@ -90,13 +88,12 @@ async def forget_note(session_id: SessionIdPath, note_id: NoteId, user: CurrentU
     return ForgetResult(forgotten=forgotten)
 
 
-@router.get("/memory", responses=reference_to(FactList))
+@router.get("/memory")
 async def read_facts(
     user: CurrentUser, every: Annotated[bool, Query(alias="all", description="Include replaced facts.")] = False
-) -> Response:
+) -> FactList:
     """Read the facts about the caller across sessions."""
-    facts = await user.runtime.memory.facts(user_id=user.id, replaced=every)
-    return await large_response(lambda: shown(FactList(facts)))
+    return FactList(await user.runtime.memory.facts(user_id=user.id, replaced=every))
 
 
 @router.patch("/memory/{fact_id}")

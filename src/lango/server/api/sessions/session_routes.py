@@ -16,8 +16,8 @@ from lango.runtime.sessions.sessions import Hit as SearchHit
 from lango.server.api.paging import Cursor, PageSize, decode_cursor, encode_cursor
 from lango.server.context import CurrentUser
 from lango.server.errors import ApiError
-from lango.server.json_body import JsonResponse, large_response
-from lango.server.openapi import EXPORT_EXAMPLE, reference_to, shown
+from lango.server.json_body import large_response
+from lango.server.openapi import EXPORT_EXAMPLE
 from lango.server.schemas import (
     COMMON_ERRORS,
     CONFLICT,
@@ -118,10 +118,10 @@ async def session_response(record: SessionInfo, status: int = 200) -> Response:
     return await large_response(lambda: SessionWithState.from_record(record).model_dump(mode="json"), status)
 
 
-@router.get("/search", responses=reference_to(SearchHits))
+@router.get("/search")
 async def search(
     user: CurrentUser, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20, all_agents: AllAgents = False
-) -> JsonResponse:
+) -> SearchHits:
     """Find messages and titles that contain every word; the last word may be a prefix."""
     found = [
         [FoundMessage(**asdict(hit), agent=runtime.app_name) for hit in hits]
@@ -130,7 +130,7 @@ async def search(
     ]
     # the best of each agent first: their scores cannot be compared
     mixed = [hit for of_rank in zip_longest(*found) for hit in of_rank if hit is not None]
-    return JsonResponse(shown(SearchHits(mixed[:limit])))
+    return SearchHits(mixed[:limit])
 
 
 @router.patch("/sessions/{session_id}")

@@ -2,15 +2,13 @@
 
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query
 from msgspec.structs import asdict, replace
 from pydantic import ConfigDict
 
 from lango.runtime.sessions.session_state import SessionState
 from lango.server.context import CurrentUser
 from lango.server.errors import bad_request
-from lango.server.json_body import large_response
-from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, MAX_INTEGER, RequestBody, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 
@@ -39,13 +37,13 @@ class NewState(RequestBody):
     delta: dict[str, Any]
 
 
-@router.get("/{session_id}/state", responses=reference_to(StateReport))
-async def read_state(session_id: SessionIdPath, user: CurrentUser, at: AtMessage = None) -> Response:
+@router.get("/{session_id}/state")
+async def read_state(session_id: SessionIdPath, user: CurrentUser, at: AtMessage = None) -> StateReport:
     """Read the state now, or when message `at` was the newest, and what each event changed."""
     state = await user.sessions.state(session_id, user_id=user.id, at=at)
     if not user.is_operator:
         state = _without_app(state)
-    return await large_response(lambda: shown(StateReport(**asdict(state), may_set_app=user.is_operator)))
+    return StateReport(**asdict(state), may_set_app=user.is_operator)
 
 
 def _without_app(state: SessionState) -> SessionState:
@@ -53,8 +51,8 @@ def _without_app(state: SessionState) -> SessionState:
     return replace(state, app={}, changes=[change for change in changes if change.values])
 
 
-@router.patch("/{session_id}/state", responses=reference_to(StateReport) | CONFLICT | _APP_STATE)
-async def set_state(session_id: SessionIdPath, new: NewState, user: CurrentUser) -> Response:
+@router.patch("/{session_id}/state", responses=CONFLICT | _APP_STATE)
+async def set_state(session_id: SessionIdPath, new: NewState, user: CurrentUser) -> StateReport:
     """Set values of the state, between two turns. `app:` values are for the users in the setting `server.operators`."""
     await user.get_session(session_id)
     if any(name.startswith("temp:") for name in new.delta):

@@ -102,12 +102,11 @@ async def read_trace(
     return await large_response(view)
 
 
-@router.get("/{session_id}/trace/requests/{request_id}", responses=reference_to(ReadableRequest) | _OPERATORS_ONLY)
-async def read_traced_request(session_id: SessionIdPath, request_id: RequestId, user: CurrentUser) -> Response:
+@router.get("/{session_id}/trace/requests/{request_id}", responses=_OPERATORS_ONLY)
+async def read_traced_request(session_id: SessionIdPath, request_id: RequestId, user: CurrentUser) -> ReadableRequest:
     """Read what was sent to a model, its merged answer, and what differs from the request before; for operators."""
     user.require_operator("read it", _WHY_OPERATORS)
-    found = await user.runtime.sessions.readable_request(session_id, request_id, user_id=user.id)
-    return await large_response(lambda: shown(found))
+    return await user.runtime.sessions.readable_request(session_id, request_id, user_id=user.id)
 
 
 @router.get("/{session_id}/trace/requests/{request_id}/raw", response_model=RawRequest, responses=_OPERATORS_ONLY)
@@ -123,12 +122,11 @@ async def read_raw_request(session_id: SessionIdPath, request_id: RequestId, use
     return await large_response(view)
 
 
-@router.get("/{session_id}/trace/failures", responses=reference_to(FailureList) | _OPERATORS_ONLY)
-async def read_failures(session_id: SessionIdPath, user: CurrentUser) -> Response:
+@router.get("/{session_id}/trace/failures", responses=_OPERATORS_ONLY)
+async def read_failures(session_id: SessionIdPath, user: CurrentUser) -> FailureList:
     """Read the newest errors of tools, nodes and callbacks, with their tracebacks; for operators only."""
     user.require_operator("read it", "a traceback contains source code")
-    found = await user.runtime.sessions.failures(session_id, user_id=user.id)
-    return await large_response(lambda: shown(FailureList(found)))
+    return FailureList(await user.runtime.sessions.failures(session_id, user_id=user.id))
 
 
 @router.get("/{session_id}/trace/events/{seq}", response_model=StoredEventView)

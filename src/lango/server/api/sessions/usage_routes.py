@@ -4,15 +4,13 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Query
 from msgspec import Struct
 
 from lango.events import Usage
 from lango.json_values import convert
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, ModelCall, Resumption, SessionUsage, UsageByDay, Window
 from lango.server.context import CurrentUser
-from lango.server.json_body import JsonResponse, large_response
-from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter
 
@@ -81,20 +79,19 @@ def to_report(usage: SessionUsage) -> UsageReport:
     return UsageReport(*limits, usage.window, turns, usage.before, total, usage.memory)
 
 
-@router.get("/{session_id}/usage", responses=reference_to(UsageReport))
+@router.get("/{session_id}/usage")
 async def read_usage(
     session_id: SessionIdPath,
     user: CurrentUser,
     before: Annotated[int | None, Query(ge=1, le=MAX_INTEGER)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = DEFAULT_TURNS,
-) -> JsonResponse:
+) -> UsageReport:
     """Read the usage of the newest turns, or of those before a turn, and the window of the next request."""
-    usage = await user.runtime.sessions.usage(session_id, user_id=user.id, before=before, limit=limit)
-    return JsonResponse(shown(to_report(usage)))
+    return to_report(await user.runtime.sessions.usage(session_id, user_id=user.id, before=before, limit=limit))
 
 
-@all_sessions_router.get("/usage", responses=reference_to(UsageByDay))
-async def read_usage_by_day(user: CurrentUser, days: Annotated[int, Query(ge=1, le=366)] = 30) -> Response:
+@all_sessions_router.get("/usage")
+async def read_usage_by_day(user: CurrentUser, days: Annotated[int, Query(ge=1, le=366)] = 30) -> UsageByDay:
     """Read cost, tokens, time and errors over all sessions and agents, by agent, model and day.
 
     Callers in the setting `server.operators` read the sums of all users, others their own.
@@ -103,8 +100,4 @@ async def read_usage_by_day(user: CurrentUser, days: Annotated[int, Query(ge=1, 
     of = None if user.is_operator else user.id
     every = user.context.agents.contexts.values()
     found = [await context.sessions.usage_by_day(since, user_id=of) for context in every]
-    whole = UsageByDay(
-        [row for one in found for row in one.models],
-        [row for one in found for row in one.turns],
-    )
-    return await large_response(lambda: shown(whole))
+    return UsageByDay([row for one in found for row in one.models], [row for one in found for row in one.turns])

@@ -13,8 +13,6 @@ from lango.errors import LangoError
 from lango.runtime.access import StoredCredential
 from lango.server.context import AgentUser, Context, CurrentUser
 from lango.server.errors import not_found
-from lango.server.json_body import JsonResponse
-from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS
 from lango.server.security.auth import AuthenticatedRouter, Caller
 from lango.submissions import SubmittedAnswer
@@ -38,10 +36,10 @@ class DeletedCredentials(BaseModel):
     deleted: int
 
 
-@router.get("/credentials", responses=reference_to(CredentialList))
-async def list_credentials(user: CurrentUser) -> JsonResponse:
+@router.get("/credentials")
+async def list_credentials(user: CurrentUser) -> CredentialList:
     """List the credentials that the caller gave to tools. Their secrets cannot be read."""
-    return JsonResponse(shown(CredentialList(await user.runtime.credentials.list(user_id=user.id))))
+    return CredentialList(await user.runtime.credentials.list(user_id=user.id))
 
 
 @router.delete("/credentials")

@@ -20,7 +20,7 @@ from lango.server.api.turns.wait_schemas import (
 )
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.json_body import JsonResponse
-from lango.server.openapi import reference_to, shown
+from lango.server.openapi import reference_to
 from lango.server.schemas import (
     COMMON_ERRORS,
     CONFLICT,
@@ -120,10 +120,10 @@ async def submit_answer(
     return await user.submit(session_id, SubmittedAnswer(wait_id, answer, TurnRequest(key)))
 
 
-@router.get("/sessions/{session_id}/grants", responses=reference_to(GrantList))
-async def list_grants(session_id: SessionIdPath, user: CurrentUser) -> JsonResponse:
+@router.get("/sessions/{session_id}/grants")
+async def list_grants(session_id: SessionIdPath, user: CurrentUser) -> GrantList:
     """List the grants of a session, the newest first, with those that have ended."""
-    return JsonResponse(shown(GrantList(await user.runtime.grants.list(session_id, user_id=user.id))))
+    return GrantList(await user.runtime.grants.list(session_id, user_id=user.id))
 
 
 @router.delete("/sessions/{session_id}/grants/{grant_id}", status_code=204)

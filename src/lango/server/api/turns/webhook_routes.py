@@ -12,8 +12,6 @@ from lango.errors import CredentialKeyError, WebhookRefused
 from lango.runtime.webhooks import DeadDelivery, StoredWebhook
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import not_found
-from lango.server.json_body import JsonResponse
-from lango.server.openapi import reference_to, shown
 from lango.server.schemas import COMMON_ERRORS, SESSION_ID, RequestBody, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 
@@ -89,16 +87,16 @@ async def add_webhook(new: NewWebhook, user: CurrentUser) -> AddedWebhook:
     return AddedWebhook(id=added.id, secret=added.secret)
 
 
-@router.get("/webhooks", responses=reference_to(WebhookList))
-async def list_webhooks(user: CurrentUser) -> JsonResponse:
+@router.get("/webhooks")
+async def list_webhooks(user: CurrentUser) -> WebhookList:
     """List the webhooks that the caller added; for an operator all, also those of the settings."""
-    return JsonResponse(shown(WebhookList(await user.runtime.webhooks.list(user_id=_owner(user)))))
+    return WebhookList(await user.runtime.webhooks.list(user_id=_owner(user)))
 
 
-@router.get("/dead-deliveries", responses=reference_to(DeadDeliveries))
-async def list_dead(user: CurrentUser) -> JsonResponse:
+@router.get("/dead-deliveries")
+async def list_dead(user: CurrentUser) -> DeadDeliveries:
     """List what could not be sent within a day, the newest first, and why."""
-    return JsonResponse(shown(DeadDeliveries(await user.runtime.webhooks.dead(user_id=_owner(user)))))
+    return DeadDeliveries(await user.runtime.webhooks.dead(user_id=_owner(user)))
 
 
 @router.post("/dead-deliveries/{delivery_id}/resend", status_code=204)

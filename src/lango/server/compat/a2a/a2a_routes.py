@@ -179,5 +179,5 @@ async def _frames(items: AsyncIterator[Any], heartbeat_s: float) -> AsyncGenerat
 
 
 def _encode_error(error: ApiError) -> str:
-    """Encode the end of a stream whose task goes on: the client subscribes to it again."""
+    """Encode the end of a stream whose task continues: the client subscribes to it again."""
     return f": {error}\n\n"

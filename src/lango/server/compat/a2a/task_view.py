@@ -64,7 +64,7 @@ class TaskView:
         return self.state in TERMINAL or self.state in INTERRUPTED
 
     def begin_turn(self, turn: int, created_at: float, sent: Message | None) -> None:
-        """Begin a turn of the task with the message that the client sent: a further turn goes on with its work."""
+        """Begin a turn of the task with the message that the client sent: a further turn continues its work."""
         state = TaskState.TASK_STATE_WORKING if self._answer_id else TaskState.TASK_STATE_SUBMITTED
         self._answer, self._order, self._answer_id = FinalText(), TextOrder(), f"answer-{turn}"
         self._set_status(state, at=created_at)
