@@ -34,7 +34,8 @@ from lango.runtime.webhooks import Webhooks
 from lango.sessions import SessionId, WhenBusy
 from lango.store import Store, Turn
 from lango.store.sessions.sent_events import EVENTS_KEPT_S as EVENTS_KEPT_S
-from lango.store.sessions.sent_events import SentEvent, send_event
+from lango.store.sessions.sent_events import SentEvent as SentEvent
+from lango.store.sessions.sent_events import send_event
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.turns import request_cancel
 from lango.store.waits.due import DueWait

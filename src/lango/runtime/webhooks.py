@@ -47,7 +47,7 @@ class AddedWebhook(Struct, frozen=True):
 
     id: str
     secret: str
-    """Signs what is sent to it. It cannot be read again; empty if an environment variable holds it."""
+    """Signs what is sent to it, as in Standard Webhooks. It cannot be read again; empty if a variable holds it."""
 
 
 class TaskEnd(Struct, frozen=True):

@@ -19,13 +19,14 @@ from lango.providers.catalog import EmbeddingModels
 from lango.runtime.opening import OpenedAgents
 from lango.runtime.runtime import Runtime
 from lango.server.errors import ApiError, bad_request
+from lango.server.schemas import NewMessage
 from lango.server.security.auth import Authenticator, Caller, CurrentCaller
 from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse, encode_turn_error, event_frames
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.sessions import SessionInfo, StoredEvent, WhenBusy
-from lango.submissions import Submission
+from lango.submissions import Submission, SubmittedMessage, TurnRequest
 from lango.waits import Wait
 
 WHEN_BUSY_HEADER = "X-When-Busy"
@@ -100,6 +101,11 @@ class AgentUser:
         """Raise `ApiError` if the caller has used up the tokens of the day."""
         await self.context.authenticator.check_token_quota(self.caller)
 
+    async def spend_tokens(self, tokens: int) -> None:
+        """Count tokens that no turn used against the quota of the caller."""
+        if self.caller.quota.id is not None:
+            await self.runtime.keys.spend(self.caller.quota.id, tokens)
+
     async def find_session(self, session_id: str) -> SessionInfo | None:
         """Find a session of the user."""
         return await self.sessions.find(session_id, user_id=self.id)
@@ -158,6 +164,13 @@ class AgentUser:
         )
         self.turns.observe(running)
         return TurnRef(running.session, running.turn.turn)
+
+    async def send(self, session_id: str, new: NewMessage, key: str | None) -> TurnRef:
+        """Submit a message of the server's own API, if the quota allows it."""
+        await self.check_token_quota()
+        files = await self.load_files(session_id, new.files)
+        request = TurnRequest(key, when_busy=new.when_busy)
+        return await self.submit(session_id, SubmittedMessage(new.text, files, request=request))
 
     async def stop(self, turn: TurnRef) -> None:
         """Stop a turn of the user: withdraw it if it is queued, and close what it waits for if it is paused."""

@@ -116,11 +116,11 @@ def _without_null(parameter: Json) -> None:
         schema.update(kept[0])
 
 
-def reference_to(schema: type[Struct]) -> dict[int | str, dict[str, Any]]:
+def reference_to(schema: type[Struct], status: int = 200) -> dict[int | str, dict[str, Any]]:
     """Describe a response whose body is a struct."""
     described.append(schema)
     body = {"schema": {"$ref": _COMPONENTS.format(name=schema.__name__)}}
-    return {200: {"description": "Successful Response", "content": {"application/json": body}}}
+    return {status: {"description": "Successful Response", "content": {"application/json": body}}}
 
 
 def struct_components() -> dict[str, Any]:

@@ -198,7 +198,7 @@ async def test_a_long_running_tool_is_an_interrupt_that_the_next_run_answers(ser
         outcome = one_of(RunFinishedEvent, events).outcome
         assert isinstance(outcome, RunFinishedInterruptOutcome)
         [interrupt] = outcome.interrupts
-        assert (interrupt.reason, interrupt.message) == ("result_needed", "order waits for its result")
+        assert (interrupt.reason, interrupt.message) == ("result_needed", "The tool order waits for its result.")
         assert interrupt.tool_call_id == one_of(ToolCallStartEvent, events).tool_call_id
         cancelled = ResumeEntry(interrupt_id=interrupt.id, status="cancelled")
         assert types_of(await run(client, run_input(thread, "", resume=[cancelled]))) == [*START, *END]

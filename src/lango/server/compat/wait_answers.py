@@ -51,8 +51,11 @@ def question_text(wait: Wait) -> str:
             return wait.message or "The agent needs a value."
         case ClientResultWait() | LongRunningWait():
             return f"The tool {wait.tool} waits for its result."
-        case _:
-            return "The agent waits."
+        case TimerWait():
+            until = "" if wait.expires_at is None else f" until {wait.expires_at.isoformat(timespec='seconds')}"
+            return f"The agent waits{until}: {wait.reason or wait.tool}."
+        case EventWait():
+            return f"The agent waits for the event {wait.event}: {wait.reason or wait.tool}."
 
 
 def value_to_answer(wait: Wait, value: Any) -> Answer:

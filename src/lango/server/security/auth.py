@@ -246,18 +246,22 @@ class AuthenticatedRouter(APIRouter):
         """Add a route. FastAPI knows no structs: one that an endpoint returns becomes a response here."""
         returned = endpoint.__annotations__.get("return")
         if isinstance(returned, type) and issubclass(returned, Struct):
-            options |= {"response_model": None, "responses": reference_to(returned) | (options.get("responses") or {})}
-            endpoint = _showing(endpoint)
+            status = options.get("status_code") or 200
+            responses = reference_to(returned, status) | (options.get("responses") or {})
+            options |= {"response_model": None, "responses": responses}
+            endpoint = _showing(endpoint, status)
         super().add_api_route(path, endpoint, **options)
 
 
-def _showing(endpoint: Callable[..., Coroutine[Any, Any, Struct]]) -> Callable[..., Coroutine[Any, Any, Response]]:
+def _showing(
+    endpoint: Callable[..., Coroutine[Any, Any, Struct]], status: int
+) -> Callable[..., Coroutine[Any, Any, Response]]:
     """Return an endpoint that answers with the struct that another one returns, as clients read it."""
 
     @functools.wraps(endpoint)
     async def show(**parameters: Any) -> Response:
         struct = await endpoint(**parameters)
-        return await large_response(lambda: shown(struct))
+        return await large_response(lambda: shown(struct), status)
 
     return show
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from lango.runtime.turns import FailedTurn, StoredTurn, UnfinishedTurn
 from lango.server.api.paging import PageSize
-from lango.server.api.turns.turn_routes import STREAM_RESPONSES, LastEventId, parse_last_event_id
+from lango.server.api.turns.turn_routes import STREAM_RESPONSES, CancelResult, LastEventId, parse_last_event_id
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import ApiError
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, SessionIdPath
@@ -62,12 +62,6 @@ class TurnState(BaseModel):
     message: str | None
 
 
-class TurnStopped(BaseModel):
-    """Whether the turn was open."""
-
-    cancelled: bool
-
-
 @router.get("/turns")
 async def list_turns(
     user: CurrentUser, state: Literal["open", "failed"] = "open", limit: Annotated[PageSize, Query()] = 50
@@ -113,13 +107,13 @@ async def follow_turn(
 
 
 @router.post("/sessions/{session_id}/turns/{turn}/cancel", responses=CONFLICT)
-async def cancel_turn(session_id: SessionIdPath, turn: TurnPath, user: CurrentUser) -> TurnStopped:
+async def cancel_turn(session_id: SessionIdPath, turn: TurnPath, user: CurrentUser) -> CancelResult:
     """Withdraw one turn if it is queued, or stop it if it runs; what is stored stays."""
     _, row = await _find(user, session_id, turn)
     if row.status not in ("queued", "running"):
-        return TurnStopped(cancelled=False)
+        return CancelResult(cancelled=False)
     withdrawn = await user.runtime.withdraw(session_id, turn, user_id=user.id)
-    return TurnStopped(cancelled=withdrawn or await user.runtime.cancel(session_id, user_id=user.id, turn=turn))
+    return CancelResult(cancelled=withdrawn or await user.runtime.cancel(session_id, user_id=user.id, turn=turn))
 
 
 async def _find(user: AgentUser, session_id: str, turn: int) -> tuple[TurnRef, StoredTurn]:

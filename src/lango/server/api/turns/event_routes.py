@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Body, Path
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from lango.runtime.runtime import EVENTS_KEPT_S
+from lango.runtime.runtime import EVENTS_KEPT_S, SentEvent
 from lango.server.context import CurrentUser
 from lango.server.schemas import COMMON_ERRORS, IdempotencyKey, error_responses
 from lango.server.security.auth import AuthenticatedRouter
@@ -34,27 +34,18 @@ class NewEvent(BaseModel):
     )
 
 
-class EventReceipt(BaseModel):
-    """What became of an event."""
-
-    name: str
-    key: str = Field(description="Its idempotency key, or the random one that it got.")
-    answered: int = Field(description="How many open waits it ended.")
-    repeated: bool = Field(description="An event with this key was stored before: this one changed nothing.")
-
-
 @router.post("/events/{name}", status_code=202, responses=_REFUSED)
 async def send_event(
     name: Annotated[str, Path(pattern=f"^{EVENT_NAME}$", examples=["payment"])],
     event: Annotated[NewEvent, Body()],
     user: CurrentUser,
     key: IdempotencyKey = None,
-) -> EventReceipt:
+) -> SentEvent:
     """Send an event to the turns of the caller that wait for it; it is stored before this answers.
 
     The same Idempotency-Key again changes nothing, as long as the event is kept.
     """
-    sent = await user.runtime.send_event(
+    return await user.runtime.send_event(
         name,
         event.data,
         user_id=user.id,
@@ -62,4 +53,3 @@ async def send_event(
         idempotency_key=key,
         keep_s=event.keep_s,
     )
-    return EventReceipt(name=sent.name, key=sent.key, answered=sent.answered, repeated=sent.repeated)

@@ -23,7 +23,6 @@ from lango.server.schemas import (
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.live import live_events
 from lango.server.streaming.sse import EventStreamResponse
-from lango.submissions import SubmittedMessage, TurnRequest
 
 LastEventId = Annotated[
     str | None,
@@ -56,7 +55,7 @@ router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
 
 
 class CancelResult(BaseModel):
-    """Whether a turn was running."""
+    """Whether a turn was open."""
 
     cancelled: bool
 
@@ -92,10 +91,7 @@ async def send_message(
 
     With `Prefer: respond-async`, the answer is 202 with the address of the turn, which runs in the background.
     """
-    await user.check_token_quota()
-    files = await user.load_files(session_id, new.files)
-    request = TurnRequest(key, when_busy=new.when_busy)
-    turn = await user.submit(session_id, SubmittedMessage(new.text, files, request=request))
+    turn = await user.send(session_id, new, key)
     if prefer is not None and "respond-async" in prefer.lower():
         address = f"/v1/sessions/{quote(session_id, safe='')}/turns/{turn.turn}"
         body = AcceptedTurn(session_id=session_id, turn=turn.turn, address=address)

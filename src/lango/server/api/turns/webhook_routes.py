@@ -5,11 +5,11 @@ from typing import Annotated
 
 from fastapi import Path
 from msgspec import Struct
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from lango.config.webhook_sections import REPORTED, WebhookEvent
 from lango.errors import CredentialKeyError, WebhookRefused
-from lango.runtime.webhooks import DeadDelivery, StoredWebhook
+from lango.runtime.webhooks import AddedWebhook, DeadDelivery, StoredWebhook
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import not_found
 from lango.server.schemas import COMMON_ERRORS, SESSION_ID, RequestBody, error_responses
@@ -36,14 +36,6 @@ class NewWebhook(RequestBody):
     """Only turns that the caller's API key, or user of the token issuer, starts."""
     include_text: bool = False
     """Whether the text of the answer, or of the error, is sent, too."""
-
-
-class AddedWebhook(BaseModel):
-    """A webhook that was added."""
-
-    id: str
-    secret: str
-    """Verifies what is sent, as in Standard Webhooks. It cannot be read again."""
 
 
 class WebhookList(Struct, frozen=True):
@@ -74,7 +66,7 @@ async def add_webhook(new: NewWebhook, user: CurrentUser) -> AddedWebhook:
         await user.get_session(new.session_id)
     is_own = new.session_id is not None or new.of_key
     try:
-        added = await user.runtime.webhooks.add(
+        return await user.runtime.webhooks.add(
             new.url,
             events=new.events,
             session_id=new.session_id,
@@ -84,7 +76,6 @@ async def add_webhook(new: NewWebhook, user: CurrentUser) -> AddedWebhook:
         )
     except CredentialKeyError as error:
         raise WebhookRefused(f"the server cannot keep the secret of a webhook: {error}") from error
-    return AddedWebhook(id=added.id, secret=added.secret)
 
 
 @router.get("/webhooks")

@@ -30,7 +30,6 @@ from lango.server.security.websocket_protocol import LAST_EVENT_ID
 from lango.server.sockets import CONNECTION_ERRORS, SocketConnection, read_message
 from lango.server.streaming.turn_streams import TurnStreams
 from lango.sessions import SessionInfo
-from lango.submissions import SubmittedMessage, TurnRequest
 
 router = APIRouter()
 
@@ -124,10 +123,7 @@ class _TurnSocket(SocketConnection):
         user = await user.of_session(message.session)
         match message:
             case SendMessage(session=session_id, idempotency_key=key):
-                await user.check_token_quota()
-                files = await user.load_files(session_id, message.files)
-                submitted = SubmittedMessage(message.text, files, request=TurnRequest(key, when_busy=message.when_busy))
-                self._start_stream(session_id, user.turns.follow(await user.submit(session_id, submitted)))
+                self._start_stream(session_id, user.turns.follow(await user.send(session_id, message, key)))
             case AnswerWait(session=session_id, wait_id=wait_id, answer=answer, idempotency_key=key):
                 turn = await submit_answer(user, session_id, wait_id, answer, key)
                 self._start_stream(session_id, user.turns.follow(turn))

@@ -12,30 +12,32 @@ from lango import events
 from lango.errors import LangoError, TurnCancelled
 from lango.events.text import without_withdrawn
 from lango.server.compat.agui.run_state import json_patch
+from lango.server.compat.wait_answers import question_text
 from lango.server.context import AgentUser
 from lango.server.errors import ApiError
 from lango.server.json_body import tool_value_text
 from lango.server.schemas import client_state
 from lango.server.streaming.turn_streams import TurnRef
 from lango.threads import run_in_thread
-from lango.waits import (
-    ApprovalWait,
-    ClientResultWait,
-    CredentialWait,
-    EventWait,
-    InputWait,
-    LongRunningWait,
-    QuestionWait,
-    TimerWait,
-    Wait,
-)
+from lango.waits import ApprovalWait, InputWait, QuestionWait, ToolResultWait, Wait
 
 _encoder = EventEncoder()
-_CREDENTIAL_SCHEMA = {"type": ["string", "object"]}
-_APPROVAL_SCHEMA = {
-    "type": "object",
-    "properties": {"approved": {"type": "boolean"}, "grant": {"type": ["object", "null"]}},
-    "required": ["approved"],
+_REASONS = {
+    "approval": "tool_approval",
+    "input": "input_needed",
+    "credential": "credential_needed",
+    "long_running_result": "result_needed",
+    "timer": "timer",
+    "event": "event",
+}
+"""Why a run ends, by the kind of the wait."""
+_SCHEMAS: Mapping[str, Mapping[str, Any]] = {
+    "approval": {
+        "type": "object",
+        "properties": {"approved": {"type": "boolean"}, "grant": {"type": ["object", "null"]}},
+        "required": ["approved"],
+    },
+    "credential": {"type": ["string", "object"]},
 }
 
 
@@ -249,33 +251,18 @@ def _custom_event(event: events.TurnEvent) -> agui.BaseEvent:
 
 def _interrupt(wait: Wait) -> agui.Interrupt | None:
     """Return what ends a run because of a wait, or None if the client knows the wait by its call."""
-    match wait:
-        case ApprovalWait():
-            prompt = f"May {wait.tool} run with {tool_value_text(wait.arguments)}?"
-            call_id, schema = wait.call_id, _APPROVAL_SCHEMA
-            return agui.Interrupt(
-                id=call_id, reason="tool_approval", message=prompt, response_schema=schema, tool_call_id=call_id
-            )
-        case InputWait():
-            schema = dict(wait.schema) if wait.schema is not None else None
-            return agui.Interrupt(id=wait.id, reason="input_needed", message=wait.message, response_schema=schema)
-        case CredentialWait():  # the message has the address that the user opens
-            what = wait.message or "a tool needs access to one of your accounts"
-            message = f"{what}: {wait.auth_url}".removesuffix(": ")
-            schema = _CREDENTIAL_SCHEMA
-            return agui.Interrupt(id=wait.id, reason="credential_needed", message=message, response_schema=schema)
-        case LongRunningWait():
-            message = f"{wait.tool} waits for its result"
-            return agui.Interrupt(id=wait.call_id, reason="result_needed", message=message, tool_call_id=wait.call_id)
-        case TimerWait():
-            until = "" if wait.expires_at is None else f" until {wait.expires_at.isoformat(timespec='seconds')}"
-            message = f"{wait.reason or wait.tool} waits{until}"
-            return agui.Interrupt(id=wait.call_id, reason="timer", message=message, tool_call_id=wait.call_id)
-        case EventWait():
-            message = f"{wait.reason or wait.tool} waits for the event {wait.event}"
-            return agui.Interrupt(id=wait.call_id, reason="event", message=message, tool_call_id=wait.call_id)
-        case ClientResultWait() | QuestionWait():
-            return None
+    reason = _REASONS.get(wait.kind)
+    if reason is None:
+        return None
+    schema = wait.schema if isinstance(wait, InputWait) else _SCHEMAS.get(wait.kind)
+    call_id = wait.call_id if isinstance(wait, ApprovalWait | ToolResultWait) else None
+    return agui.Interrupt(
+        id=call_id or wait.id,
+        reason=reason,
+        message=question_text(wait),
+        response_schema=None if schema is None else dict(schema),
+        tool_call_id=call_id,
+    )
 
 
 def _usage(used: events.Usage) -> agui.TokenUsage:

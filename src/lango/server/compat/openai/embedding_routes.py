@@ -78,8 +78,7 @@ async def create_embeddings(request_body: EmbeddingsRequest, user: CurrentUser) 
     except ConfigError as error:
         raise ApiError(400, "embeddings_not_configured", f"model: {error}") from error
     tokens = made.input_tokens or 0
-    if user.caller.quota.id is not None:
-        await user.runtime.keys.spend(user.caller.quota.id, tokens)
+    await user.spend_tokens(tokens)
     in_base64 = request_body.encoding_format == "base64"
 
     def body() -> dict[str, Any]:

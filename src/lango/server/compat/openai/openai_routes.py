@@ -6,8 +6,8 @@ its session in `X-Session-Id`.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 from fastapi import Request
 from starlette.responses import Response
@@ -21,6 +21,9 @@ from lango.server.context import CurrentUser, ServerContext
 from lango.server.errors import ApiError, bad_request
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, error_responses
 from lango.server.security.auth import AuthenticatedRouter
+
+T = TypeVar("T")
+Order = Literal["asc", "desc"]
 
 CONVERSATION_HEADERS = {
     "X-OpenWebUI-Chat-Id": "X-OpenWebUI-User-Id",
@@ -105,26 +108,24 @@ async def create_completion(
     return await answer_response(user, answer, completion, stream=request_body.stream)
 
 
-def page_start(ids: Sequence[str], after: str | None) -> int:
-    """Return where the page after an item begins. An unknown item is refused: its client would read all again."""
+def item_page(items: Sequence[dict[str, Any]], after: str | None, limit: int, order: Order) -> dict[str, Any]:
+    """Return the page of a list, the oldest item first, that follows the item `after` in the wanted order."""
+    following = following_items(items, after, order, lambda item: item["id"])
+    return list_body(following[:limit], has_more=limit < len(following))
+
+
+def following_items(items: Sequence[T], after: str | None, order: Order, id_of: Callable[[T], str]) -> Sequence[T]:
+    """Return what follows an item in the wanted order. An unknown item is refused: its client would read all again."""
+    ordered = items if order == "asc" else items[::-1]
     if not after:
-        return 0
+        return ordered
+    ids = [id_of(item) for item in ordered]
     if after not in ids:
         raise bad_request(f"after: the list has no item {after!r}, or no longer; leave it out to begin anew")
-    return ids.index(after) + 1
+    return ordered[ids.index(after) + 1 :]
 
 
-def item_page(
-    items: Sequence[dict[str, Any]], after: str | None, limit: int, order: Literal["asc", "desc"]
-) -> dict[str, Any]:
-    """Return the page of a list, the oldest item first, that follows the item `after` in the wanted order."""
-    ordered = items if order == "asc" else items[::-1]
-    start = page_start([item["id"] for item in ordered], after)
-    page = ordered[start : start + limit]
-    return {
-        "object": "list",
-        "data": page,
-        "first_id": page[0]["id"] if page else None,
-        "last_id": page[-1]["id"] if page else None,
-        "has_more": start + limit < len(ordered),
-    }
+def list_body(page: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
+    """Return a page as OpenAI's lists are."""
+    first_id, last_id = (page[0]["id"], page[-1]["id"]) if page else ("", "")
+    return {"object": "list", "data": page, "first_id": first_id, "last_id": last_id, "has_more": has_more}

@@ -6,12 +6,12 @@ System and developer messages are in the state of the session, with the number o
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from lango.messages import ToolCall, byte_size
-from lango.server.compat.openai.openai_routes import page_start
+from lango.server.compat.openai.openai_routes import Order, following_items, list_body
 from lango.server.compat.openai.responses.output_items import call_outcome
 from lango.server.compat.openai.responses.response_ids import approval_request_id, response_id
 from lango.server.compat.openai.responses.stored_input import KeptInstruction, kept_instructions, message_items
@@ -131,30 +131,18 @@ def _own_call(call: ToolCall, item_id: str, context: _Context) -> dict[str, Any]
 
 
 async def shown_page(
-    user: AgentUser,
-    items: Sequence[ConversationItem],
-    after: str | None,
-    limit: int,
-    order: Literal["asc", "desc"],
+    user: AgentUser, items: Sequence[ConversationItem], after: str | None, limit: int, order: Order
 ) -> dict[str, Any]:
     """Return a page of items with their files. It ends early where the files have as many bytes as a conversation."""
-    ordered = items if order == "asc" else items[::-1]
-    start = page_start([item.id for item in ordered], after)
+    following = following_items(items, after, order, lambda item: item.id)
     page: list[ConversationItem] = []
     left = user.settings.server.limits.max_conversation_bytes
-    for item in ordered[start : start + limit]:
+    for item in following[:limit]:
         left -= item.file_bytes
         if page and left < 0:
             break
         page.append(item)
-    shown = await make_items(user, page)
-    return {
-        "object": "list",
-        "data": shown,
-        "first_id": page[0].id if page else "",
-        "last_id": page[-1].id if page else "",
-        "has_more": start + len(page) < len(ordered),
-    }
+    return list_body(await make_items(user, page), has_more=len(page) < len(following))
 
 
 async def make_items(user: AgentUser, items: Sequence[ConversationItem]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ A conversation is a session, with the same id. Its metadata and instructions are
 
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,6 +20,7 @@ from lango.server.compat.openai.conversations.conversation_items import (
     read_items,
     shown_page,
 )
+from lango.server.compat.openai.openai_routes import Order
 from lango.server.compat.openai.responses.input_items import InputItem, read_input
 from lango.server.compat.openai.responses.response_request import Metadata
 from lango.server.compat.openai.responses.stored_input import (
@@ -150,7 +151,7 @@ async def list_items(
     user: CurrentUser,
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    order: Literal["asc", "desc"] = "desc",
+    order: Order = "desc",
 ) -> Response:
     """List the items of a conversation, the newest first; `after` is the id of the last item of a page."""
     items = await read_items(user, await user.get_session(session_id))

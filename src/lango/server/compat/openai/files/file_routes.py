@@ -4,7 +4,7 @@ An upload waits for its end on disk, as every body does, and is an artifact of i
 """
 
 import mimetypes
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
 from starlette.datastructures import UploadFile
@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.files.uploaded_files import UploadedFiles
-from lango.server.compat.openai.openai_routes import item_page
+from lango.server.compat.openai.openai_routes import Order, item_page
 from lango.server.context import CurrentUser
 from lango.server.errors import bad_request
 from lango.server.file_responses import file_response
@@ -78,7 +78,7 @@ async def list_files(
     user: CurrentUser,
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 10_000,
-    order: Literal["asc", "desc"] = "desc",
+    order: Order = "desc",
     purpose: str | None = None,
 ) -> Response:
     """List your files, the newest first; `after` is the id of the last file of a page."""

@@ -56,8 +56,7 @@ async def compact(user: AgentUser, body: CompactRequest) -> dict[str, Any]:
         summary, usage = await user.runtime.summarize(messages, instructions)
     except UsageError as error:
         raise bad_request(str(error)) from error
-    if user.caller.quota.id is not None:
-        await user.runtime.keys.spend(user.caller.quota.id, usage.input_tokens + usage.output_tokens)
+    await user.spend_tokens(usage.input_tokens + usage.output_tokens)
     kept = [_message(item) for item in items if item.type == "message" and item.role in _KEPT_ROLES]
     item = {"id": f"cmp_{uuid.uuid4().hex}", "type": "compaction", "encrypted_content": compaction_content(summary)}
     return {

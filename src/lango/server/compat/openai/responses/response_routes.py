@@ -5,14 +5,14 @@ docs/howto/openai-responses.md says what the model reads, and how pauses, backgr
 """
 
 from contextlib import suppress
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Depends, Path, Query
 from starlette.responses import Response
 
 from lango.server.compat.chat_turn import SessionIdHeader, describe_answer, errors_with_headers, turn_headers
 from lango.server.compat.openai.completion import OpenAiErrorBody
-from lango.server.compat.openai.openai_routes import OPENAI_TURN_ERRORS, item_page
+from lango.server.compat.openai.openai_routes import OPENAI_TURN_ERRORS, Order, item_page
 from lango.server.compat.openai.responses.compaction import CompactRequest, compact
 from lango.server.compat.openai.responses.response_ids import get_response, session_key_of_response
 from lango.server.compat.openai.responses.response_request import ResponseRequest
@@ -102,9 +102,7 @@ async def cancel_response(response_id: ResponseIdPath, user: ResponseUser) -> Re
     if not response.parameters.get("background"):
         raise bad_request("only a response with background: true can be cancelled")
     if response.is_open:
-        session_id = response.session.name.id
-        if not await user.runtime.withdraw(session_id, response.turn, user_id=user.id):
-            await user.runtime.cancel(session_id, user_id=user.id, turn=response.turn)
+        await user.stop(response.turn_ref)
     view = ResponseView(user, response)
     with suppress(ApiError):  # the body says that it was cancelled, or why it failed
         await view.wait()
@@ -128,7 +126,7 @@ async def list_input_items(
     user: ResponseUser,
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    order: Literal["asc", "desc"] = "desc",
+    order: Order = "desc",
 ) -> Response:
     """List what the client sent for a response, the newest first; `after` is the id of the last item of a page."""
     items = await read_input_items(user.context, await get_response(user, response_id))

@@ -1,7 +1,7 @@
 /** Show dialogs and menus. Each closes with Escape and returns the focus. */
 
 import { describeError } from "./api.js";
-import { byId, el, formatTime, icon } from "./dom.js";
+import { byId, el, formatTime, icon, iconButton } from "./dom.js";
 
 /**
  * Open a dialog; resolves to `value()` when it is confirmed, else to null. While `value()` fails, it stays open and says why.
@@ -42,6 +42,32 @@ export function openDialog({ title, body = [], yes, no = "Cancel", danger = fals
     (form.querySelector("input, textarea") ?? form.querySelector("button:not([type=submit])") ?? form.querySelector("button"))?.focus();
     form.querySelector("input")?.select();
   });
+}
+
+/**
+ * Open a dialog that covers the page; its elements are named after the button that opens it.
+ * @param {string} name @param {string} title @param {string} close the name of the button that closes it @param {() => void} onClose
+ */
+export function openPageDialog(name, title, close, onClose) {
+  const dialog = el("dialog", { class: `dialog page-dialog ${name}`, "aria-labelledby": `${name}-title` },
+    el("div", { class: `${name}-head` }, el("h2", { id: `${name}-title`, text: title }), iconButton("close", close, () => dialog.close())),
+    el("div", { class: `${name}-body` }));
+  dialog.addEventListener("close", () => {
+    onClose();
+    dialog.remove();
+    byId(name).focus();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/** Replace what a dialog of `openPageDialog` shows; the control with the same name keeps the focus. @param {any} dialog @param {...Node} content */
+export function redraw(dialog, ...content) {
+  const body = dialog.lastElementChild;
+  const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : null;
+  body.replaceChildren(...content);
+  if (focused) body.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
 }
 
 /** @param {string} title @param {string} text @param {string} yes */

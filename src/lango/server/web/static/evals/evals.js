@@ -1,7 +1,7 @@
 /** Show the test cases of the agent: run them with progress, see their history, edit and delete them. */
 
 import { api } from "../base/api.js";
-import { confirm } from "../base/dialogs.js";
+import { confirm, openPageDialog, redraw } from "../base/dialogs.js";
 import { byId, el, formatDuration, formatTime, icon, iconButton, loadStylesheet, withErrorToast } from "../base/dom.js";
 import { state } from "../base/state.js";
 import { casePath, editCase } from "./case-editor.js";
@@ -24,17 +24,10 @@ let timer = 0;
 async function open() {
   if (dialog) return;
   await loadStylesheet("/page/evals/evals.css");
-  dialog = el("dialog", { class: "dialog page-dialog evals", "aria-labelledby": "evals-title" },
-    el("div", { class: "evals-head" }, el("h2", { id: "evals-title", text: "Test cases" }), iconButton("close", "Close the test cases", () => dialog.close())),
-    el("div", { class: "evals-body" }));
-  dialog.addEventListener("close", () => {
+  dialog = openPageDialog("evals", "Test cases", "Close the test cases", () => {
     clearTimeout(timer);
-    dialog.remove();
     dialog = null;
-    byId("evals").focus();
   });
-  document.body.append(dialog);
-  dialog.showModal();
   await refresh();
 }
 
@@ -48,15 +41,12 @@ async function refresh() {
 
 /** @param {Evals} evals */
 function draw(evals) {
-  const body = dialog.querySelector(".evals-body");
-  const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : null;
   const isRunning = Boolean(evals.run?.running);
-  body.replaceChildren(
+  redraw(dialog,
     el("p", { class: "note", text: `Files in ${evals.folder}. A run is a conversation of its own; tools really run.` }),
     toolbar(evals),
-    ...evals.sets.map((set) => setSection(set, evals, isRunning)));
-  if (!evals.sets.length) body.append(el("p", { text: "No cases yet. Open a conversation that went well, and choose “Save as test case” in its menu." }));
-  if (focused) body.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
+    ...evals.sets.map((set) => setSection(set, evals, isRunning)),
+    ...(evals.sets.length ? [] : [el("p", { text: "No cases yet. Open a conversation that went well, and choose “Save as test case” in its menu." })]));
 }
 
 /** @param {Evals} evals */

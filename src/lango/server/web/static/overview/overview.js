@@ -1,7 +1,8 @@
 /** Show cost, tokens, time and errors over all conversations, by agent, model and day. */
 
 import { api } from "../base/api.js";
-import { byId, el, formatCost, formatDuration, icon, iconButton, loadStylesheet, withErrorToast } from "../base/dom.js";
+import { openPageDialog, redraw } from "../base/dialogs.js";
+import { byId, el, formatCost, formatDuration, icon, loadStylesheet, withErrorToast } from "../base/dom.js";
 import { formatShort, legend, Plot } from "../panel/plots.js";
 
 /**
@@ -20,17 +21,10 @@ let chosen = { days: 30, by: "model", agent: "" };
 async function open() {
   if (dialog) return;
   await Promise.all(["/page/vendor/uplot.css", "/page/panel.css", "/page/overview/overview.css"].map(loadStylesheet));
-  dialog = el("dialog", { class: "dialog page-dialog overview", "aria-labelledby": "overview-title" },
-    el("div", { class: "overview-head" }, el("h2", { id: "overview-title", text: "Overview" }), iconButton("close", "Close the overview", () => dialog.close())),
-    el("div", { class: "overview-body" }));
-  dialog.addEventListener("close", () => {
+  dialog = openPageDialog("overview", "Overview", "Close the overview", () => {
     clearPlots();
-    dialog.remove();
     dialog = null;
-    byId("overview").focus();
   });
-  document.body.append(dialog);
-  dialog.showModal();
   await load();
 }
 
@@ -50,7 +44,6 @@ function draw(usage) {
   const models = usage.models.filter(isShown);
   const turns = usage.turns.filter(isShown);
   const agents = [...new Set(usage.turns.map((row) => row.agent))].sort();
-  const body = dialog.querySelector(".overview-body");
   const choices = el("div", { class: "overview-choices" },
     select("Period", DAYS.map((days) => [String(days), `${days} days`]), String(chosen.days), (value) => { chosen.days = Number(value); void load(); }),
     select("Agent", [["", "All agents"], ...agents.map((name) => [name, name])], chosen.agent, (value) => { chosen.agent = value; draw(usage); }),
@@ -64,9 +57,7 @@ function draw(usage) {
     chart("Turns per day", days, outcome(turns, days), formatShort),
     table(models, turns),
   ];
-  const focused = document.activeElement?.getAttribute("aria-label");
-  body.replaceChildren(...wanted);
-  if (focused) body.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
+  redraw(dialog, ...wanted);
   for (const plot of plots) plot.draw();
 }
 

@@ -1,7 +1,7 @@
 /** Show the schedules of the user: their next times and what became of their slots; add, change, pause, run and delete them. */
 
 import { addressOf, api, describeError } from "../base/api.js";
-import { confirm } from "../base/dialogs.js";
+import { confirm, openPageDialog, redraw } from "../base/dialogs.js";
 import { byId, el, formatTime, icon, iconButton, loadStylesheet, withErrorToast } from "../base/dom.js";
 import { state } from "../base/state.js";
 
@@ -28,18 +28,11 @@ let timer = 0;
 async function open() {
   if (dialog) return;
   await loadStylesheet("/page/schedules/schedules.css");
-  dialog = el("dialog", { class: "dialog page-dialog schedules", "aria-labelledby": "schedules-title" },
-    el("div", { class: "schedules-head" }, el("h2", { id: "schedules-title", text: "Schedules" }), iconButton("close", "Close the schedules", () => dialog.close())),
-    el("div", { class: "schedules-body" }));
-  dialog.addEventListener("close", () => {
+  dialog = openPageDialog("schedules", "Schedules", "Close the schedules", () => {
     clearTimeout(timer);
-    dialog.remove();
     dialog = null;
     isEditing = false;
-    byId("schedules").focus();
   });
-  document.body.append(dialog);
-  dialog.showModal();
   await refresh();
 }
 
@@ -56,13 +49,10 @@ async function refresh() {
 
 /** @param {Schedule[]} schedules @param {Run[]} runs */
 function draw(schedules, runs) {
-  const body = dialog.querySelector(".schedules-body");
-  const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : null;
-  body.replaceChildren(
+  redraw(dialog,
     el("p", { class: "note", text: "Each sends a message to the agent at its times, whether or not this page is open." }),
     el("div", {}, el("button", { type: "button", class: "primary", "aria-label": "Add a schedule", click: () => edit(null) }, "Add a schedule")),
     schedules.length ? el("ul", {}, ...schedules.map((one) => item(one, runs))) : el("p", { text: "No schedules yet." }));
-  if (focused) body.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
 }
 
 /** @param {Spec} spec */
