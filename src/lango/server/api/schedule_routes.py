@@ -18,7 +18,7 @@ from lango.server.security.auth import AuthenticatedRouter
 
 router = AuthenticatedRouter("/v1/schedules", tags=["schedules"], responses=COMMON_ERRORS)
 
-_REFUSED = error_responses({422: "The schedule cannot run so: the message names the field; nothing is stored."})
+_REFUSED = error_responses({422: "The schedule is invalid: the message names the field, and nothing is stored."})
 _ID_CHARACTERS = 12
 _TIMES = ("start_at", "end_at")
 
@@ -43,7 +43,7 @@ class _ScheduleFields(RequestBody):
     jitter_s: _Seconds | None = None
     """Each slot is delayed by up to so many seconds."""
     missed: Missed | None = None
-    """Which slots run that no process came to: none, the newest (by default), or the newest `max_missed`."""
+    """Which missed slots run later: none, the newest (by default), or the newest `max_missed`."""
     max_missed: _Seconds | None = None
     overlap: Overlap | None = None
     """What happens if the last run is still running: the slot waits (by default), is skipped, or stops it."""
@@ -148,13 +148,13 @@ async def change_schedule(schedule_id: ScheduleIdPath, changes: ScheduleChanges,
 
 @router.post("/{schedule_id}/pause")
 async def pause_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> ListedSchedule:
-    """Let no slot run until the schedule is resumed. A run under way continues."""
+    """Pause a schedule: no slot runs until it is resumed. A run under way continues."""
     return await user.runtime.schedules.pause(schedule_id, user_id=user.id)
 
 
 @router.post("/{schedule_id}/resume")
 async def resume_schedule(schedule_id: ScheduleIdPath, user: CurrentUser) -> ListedSchedule:
-    """Continue with the next slot; those that passed during the pause do not run."""
+    """Resume a schedule with its next slot; those that passed during the pause do not run."""
     return await user.runtime.schedules.resume(schedule_id, user_id=user.id)
 
 

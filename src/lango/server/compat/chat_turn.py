@@ -56,10 +56,13 @@ def errors_with_headers(headers: Mapping[str, str]) -> Generator[None]:
     """Add headers to the responses to errors: every response to an accepted turn carries them."""
     try:
         yield
-    except (LangoError, ApiError) as error:
-        api_error = to_api_error(error)
-        api_error.headers |= headers
-        raise api_error from error
+    except LangoError as error:
+        refused = to_api_error(error)
+        refused.headers |= headers
+        raise refused from error
+    except ApiError as refused:
+        refused.headers |= headers
+        raise
 
 
 async def answer_response(user: AgentUser, answer: TurnAnswer, view: AnswerView, *, stream: bool | None) -> Response:

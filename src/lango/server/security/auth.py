@@ -247,8 +247,8 @@ class AuthenticatedRouter(APIRouter):
         returned = endpoint.__annotations__.get("return")
         if isinstance(returned, type) and issubclass(returned, Struct):
             status = options.get("status_code") or 200
-            responses = reference_to(returned, status) | (options.get("responses") or {})
-            options |= {"response_model": None, "responses": responses}
+            declared: dict[int | str, dict[str, Any]] = options.get("responses") or {}
+            options |= {"response_model": None, "responses": reference_to(returned, status) | declared}
             endpoint = _showing(endpoint, status)
         super().add_api_route(path, endpoint, **options)
 

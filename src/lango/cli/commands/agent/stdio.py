@@ -20,7 +20,7 @@ User = Annotated[str, typer.Option("--user", metavar="NAME", help="The user whos
 
 @with_shared_options
 def mcp(chosen: StoreOptions, path: AgentPath = None, user: User = LOCAL_USER) -> None:
-    """Serve one agent or several to an MCP client, over standard input and output, until the client ends."""
+    """Serve one agent or several to an MCP client, over standard input and output, until the client exits."""
     quiet_logging()
     with stdout_for_answers() as output:
         run_async(_serve_mcp(chosen, path, user, output))

@@ -86,7 +86,7 @@ def answer(
         bool, typer.Option("--always", help="Also approve later calls of the tool in the session.")
     ] = False,
     expires_s: Annotated[
-        float | None, typer.Option("--expires", metavar="SECONDS", help="How long --always holds.")
+        float | None, typer.Option("--expires", metavar="SECONDS", help="How long --always lasts.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why you refuse the call; the model reads it.")] = "",
     payload: Annotated[

@@ -20,7 +20,7 @@ app = typer.Typer(help="Memory: show, correct, pin and forget notes and facts.",
 
 ItemId = Annotated[str, typer.Argument(help="The id that `lango memory facts` or `lango memory show` shows.")]
 SessionOption = Annotated[str | None, typer.Option("--session", help="The session of a note.")]
-IncludeInactive = Annotated[bool, typer.Option("--all", help="Include what was condensed, replaced or rewound.")]
+IncludeInactive = Annotated[bool, typer.Option("--all", help="Include condensed, replaced and rewound items.")]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def forget(chosen: FactOptions, item_id: ItemId, session: SessionOption = None) 
 def correct(
     chosen: FactOptions,
     item_id: ItemId,
-    text: Annotated[str, typer.Argument(help="What holds instead.")],
+    text: Annotated[str, typer.Argument(help="The new text.")],
     session: SessionOption = None,
 ) -> None:
     """Correct a fact, or a note with `--session`. What you write is pinned."""

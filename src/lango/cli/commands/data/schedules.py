@@ -35,10 +35,10 @@ def add(
     timezone: Annotated[str, typer.Option("--timezone", help="An IANA name, such as Europe/Berlin.")] = "UTC",
     start: Annotated[str, typer.Option("--start", help="No slot is before this time.")] = "",
     end: Annotated[str, typer.Option("--end", help="No slot is after this time.")] = "",
-    jitter: Annotated[str, typer.Option("--jitter", help="Delay each slot by up to so much, as 5m.")] = "0",
+    jitter: Annotated[str, typer.Option("--jitter", help="Delay each slot by up to this time, such as 5m.")] = "0",
     missed: Annotated[
         Literal["skip", "one", "all"],
-        typer.Option("--missed", help="Which slots run that no process came to: skip means none."),
+        typer.Option("--missed", help="Which missed slots run later: skip means none."),
     ] = "one",
     max_missed: Annotated[int, typer.Option("--max-missed", help="How many run with --missed all.")] = 10,
     overlap: Annotated[
@@ -111,7 +111,7 @@ def show(chosen: SessionOptions, schedule: ScheduleArgument, as_json: Json = Fal
 @app.command()
 @with_shared_options
 def pause(chosen: SessionOptions, schedule: ScheduleArgument) -> None:
-    """Let no slot run until the schedule is resumed. A run under way continues."""
+    """Pause a schedule: no slot runs until it is resumed. A run under way continues."""
     found = _run_on(chosen, schedule, lambda schedules, one: schedules.pause(one.id, user_id=one.user))
     print(f"paused {found.id}")
 
@@ -119,7 +119,7 @@ def pause(chosen: SessionOptions, schedule: ScheduleArgument) -> None:
 @app.command()
 @with_shared_options
 def resume(chosen: SessionOptions, schedule: ScheduleArgument) -> None:
-    """Continue with the next slot; those that passed during the pause do not run."""
+    """Resume a schedule with its next slot; those that passed during the pause do not run."""
     found = _run_on(chosen, schedule, lambda schedules, one: schedules.resume(one.id, user_id=one.user))
     print(f"resumed {found.id}; next: {found.next_times[0] if found.next_times else 'none'}")
 

@@ -137,7 +137,7 @@ def follow(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumb
 @app.command()
 @with_shared_options
 def cancel(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumber = None) -> None:
-    """Stop the open turns of a session, or one of them; stored messages stay. A paused turn waits no longer."""
+    """Stop the open turns of a session, or one of them; stored messages stay. A paused turn no longer waits."""
 
     async def stop(data: "StoredData") -> int:
         return await data.turns.cancel(await chosen.session(data, session_id), turn)

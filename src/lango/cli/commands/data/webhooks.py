@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Addresses that are notified when turns end: add, list, delete, resend.", no_args_is_help=True)
 
-Events = Annotated[str, typer.Option("--events", help="Which ends: done, waiting, failed, cancelled.")]
+Events = Annotated[str, typer.Option("--events", help="Report turns that end as: done, waiting, failed, cancelled.")]
 WebhookId = Annotated[str, typer.Argument(help="The webhook's id, as `lango webhooks list` shows it.")]
 _EVENTS = ("done", "waiting", "failed", "cancelled")
 
@@ -23,7 +23,7 @@ _EVENTS = ("done", "waiting", "failed", "cancelled")
 @with_shared_options
 def add(
     chosen: SessionOptions,
-    url: Annotated[str, typer.Argument(help="Where requests are sent to.")],
+    url: Annotated[str, typer.Argument(help="The address that is notified.")],
     session: Annotated[str | None, typer.Option("--session", "-s", help="Only turns of this session.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only turns that this API key started, by its id.")] = None,
     events: Events = "done,waiting,failed",

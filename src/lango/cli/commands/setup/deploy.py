@@ -22,7 +22,7 @@ def deploy() -> None:
 @app.command()
 @with_shared_options
 def check(chosen: StoreOptions, path: AgentPath = None, sessions: Sessions = 20, as_json: Json = False) -> None:
-    """Say of each open turn and wait how this code would continue it; exit with 1 if a turn cannot continue.
+    """Say for each open turn and wait how this code would continue it; exit with 1 if a turn cannot continue.
 
     Nothing runs and nothing is written: check while the old version serves. If this version needs another schema of the
     store, run `lango db upgrade` first, beside the old version.

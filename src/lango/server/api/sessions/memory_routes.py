@@ -40,7 +40,7 @@ class MemoryEdit(RequestBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"pinned": True}]})
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)] | None = None
-    """What holds instead; a corrected item is pinned."""
+    """The new text; a corrected item is pinned."""
     pinned: bool | None = None
     """Whether it is never condensed, and shown first."""
 

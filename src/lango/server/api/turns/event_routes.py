@@ -1,4 +1,4 @@
-"""Take events of other systems, for the turns of the caller that wait for them."""
+"""Receive events of other systems, for the turns of the caller that wait for them."""
 
 from typing import Annotated
 

@@ -15,7 +15,7 @@ from lango.server.schemas import Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, discard_short_body
 
 _RESPONSES: Responses = {
-    200: {"description": "The filter of the trigger excludes the event, or Slack checks the address: no turn starts."}
+    200: {"description": "No turn starts: the trigger's filter excludes the event, or Slack checks the address."}
 } | error_responses(
     {
         401: "There is no such trigger, or its secret or signature is not valid, or the request is too old.",

@@ -214,7 +214,7 @@ async def add_session_to_memory(update: MemoryUpdate, user: PathUser) -> None:
 @router.post("/agent-identity/finalize", dependencies=[Depends(current_caller)])
 async def refuse_agent_identity() -> None:
     """Refuse the consent of Google Cloud's Agent Identity."""
-    message = "Agent Identity is not supported: give a credential by the turn's credential request"
+    message = "Agent Identity is not supported: answer the turn's request for a credential instead"
     raise ApiError(501, "NotImplemented", message)
 
 

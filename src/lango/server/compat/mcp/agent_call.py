@@ -223,7 +223,7 @@ class AgentCall:
             if (result := await self._ask(wait)) is None:
                 continue
             if isinstance(wait, CredentialWait) and result.action == "accept":
-                await self._report("waits for the access")
+                await self._report("waits for access")
                 return await self._next_turn(turn), ""
             answer = to_answer(wait, result)
             if answer is None:
@@ -243,7 +243,7 @@ class AgentCall:
                     raise Stopping("the server is shutting down")
                 if watch.activity[turn.session.key] == seen:
                     await watch.changed.wait(self._user.turns.heartbeat_s)
-                    await self._report("waits for the access")
+                    await self._report("waits for access")
 
     # -- the user of the client ---------------------------------------------------------------------------------------
 

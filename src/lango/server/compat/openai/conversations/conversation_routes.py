@@ -227,7 +227,7 @@ async def _read_items(
 ) -> tuple[list[Message], list[KeptInstruction]]:
     """Read items to add after a message. Raise `ApiError` for those that no session can hold."""
     read = await read_input(user, items, lambda item_id: load_item(user, item_id))
-    client_instruction(read.instructions, user.settings.server)
+    client_instruction(read.instruction_texts, user.settings.server)
     if read.approvals or read.earlier_approvals:
         raise bad_request("items: answer approval requests with POST /v1/responses")
-    return await run_in_thread(lambda: (to_history(read.messages), new_instructions(items, read, after)))
+    return await run_in_thread(lambda: (to_history(read.messages), new_instructions(read, after)))

@@ -51,7 +51,7 @@ async def compact(user: AgentUser, body: CompactRequest) -> dict[str, Any]:
     if not read.messages:
         raise bad_request("input: there is nothing to compact; send a history or a previous_response_id")
     messages = await run_in_thread(to_history, read.messages)
-    instructions = "\n\n".join([*filter(None, [body.instructions]), *read.instructions])
+    instructions = "\n\n".join([*filter(None, [body.instructions]), *read.instruction_texts])
     try:
         summary, usage = await user.runtime.summarize(messages, instructions)
     except UsageError as error:

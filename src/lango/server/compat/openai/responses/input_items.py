@@ -97,20 +97,31 @@ class Approval(Struct, frozen=True):
     reason: str = ""
 
 
+class Instruction(Struct, frozen=True):
+    """A system or developer message."""
+
+    role: str
+    text: str
+    messages_before: int
+    """How many messages of the conversation come before it."""
+
+
 class ReadInput(Struct, frozen=True):
     """The input of a request."""
 
     messages: list[Message]
     """Without system and developer messages."""
-    instructions: list[str]
-    """The texts of system and developer messages."""
-    messages_before: list[int]
-    """How many of `messages` come before each of them."""
+    instructions: list[Instruction]
     approvals: list[Approval]
     """Those at the end; a resent history may hold others."""
     earlier_approvals: list[Approval]
     response_ids: list[str]
     """The responses whose items are resent, in order."""
+
+    @property
+    def instruction_texts(self) -> list[str]:
+        """The texts of the instructions."""
+        return [one.text for one in self.instructions]
 
 
 async def read_input(user: AgentUser, given: Sequence[InputItem], load_item: LoadItem) -> ReadInput:
@@ -125,17 +136,12 @@ async def read_input(user: AgentUser, given: Sequence[InputItem], load_item: Loa
     return await run_in_thread(_read_items, items, settings.limits, linked)  # there may be thousands
 
 
-def is_instruction(item: InputItem) -> bool:
-    """Whether an item is a system or developer message."""
-    return item.type == "message" and item.role in ("system", "developer")
-
-
 def _is_reference(item: InputItem) -> bool:
     return item.type == "item_reference" or item.model_fields_set == {"id"}
 
 
 def _read_items(items: Sequence[InputItem], limits: ServerLimits, linked: LinkedFiles) -> ReadInput:
-    read = ReadInput([], [], [], [], [], [])
+    read = ReadInput([], [], [], [], [])
     for item in items:
         if item.id and (response_id := response_of_item(item.id)):
             read.response_ids.append(response_id)
@@ -186,8 +192,7 @@ def _add_message(read: ReadInput, item: InputItem, limits: ServerLimits, linked:
         case "system" | "developer":
             if files:
                 raise _bad_request("system and developer messages are text only; send files in user messages")
-            read.instructions.append(text)
-            read.messages_before.append(len(read.messages))
+            read.instructions.append(Instruction(item.role, text, len(read.messages)))
         case _:
             raise _bad_request(f"the role of a message must be one of {', '.join(_ROLES)}")
 

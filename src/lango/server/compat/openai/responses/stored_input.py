@@ -13,7 +13,7 @@ from msgspec import Struct, ValidationError, to_builtins
 from lango.json_values import convert
 from lango.messages import Attachment
 from lango.server.compat.carried_history import to_history
-from lango.server.compat.openai.responses.input_items import Approval, InputItem, ReadInput, is_instruction
+from lango.server.compat.openai.responses.input_items import Approval, Instruction, ReadInput
 from lango.server.compat.openai.responses.output_items import text_part
 from lango.server.compat.openai.responses.response_ids import APPROVAL, StoredResponse, approval_request_id
 from lango.server.context import ServerContext
@@ -115,12 +115,14 @@ def kept_instructions(session: SessionInfo) -> list[KeptInstruction]:
         return []
 
 
-def new_instructions(items: Sequence[InputItem], read: ReadInput, after: int) -> list[KeptInstruction]:
+def new_instructions(read: ReadInput, after: int) -> list[KeptInstruction]:
     """Return the instructions among items that are added after a message. Call it in a thread."""
-    roles = [item.role or "" for item in items if is_instruction(item)]
-    places = [after + len(to_history(read.messages[:count])) for count in read.messages_before]
-    about = zip(roles, read.instructions, places, strict=True)
-    return [KeptInstruction(f"msg_{uuid.uuid4().hex}", role, text, place) for role, text, place in about]
+
+    def kept(one: Instruction) -> KeptInstruction:
+        place = after + len(to_history(read.messages[: one.messages_before]))
+        return KeptInstruction(f"msg_{uuid.uuid4().hex}", one.role, one.text, place)
+
+    return [kept(one) for one in read.instructions]
 
 
 def to_state(kept: Sequence[KeptInstruction]) -> list[dict[str, Any]]:

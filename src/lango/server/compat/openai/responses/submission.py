@@ -76,7 +76,7 @@ async def _submit(
     conversation = None if body.conversation_id is None else await user.get_session(body.conversation_id)
     earlier = previous.parameters.get("_developer_messages", ()) if previous else ()
     earlier = [one.text for one in kept_instructions(conversation)] if conversation else earlier
-    developer_messages = [*earlier, *read.instructions]
+    developer_messages = [*earlier, *read.instruction_texts]
     parameters = body.parameters() | ({"_developer_messages": developer_messages} if developer_messages else {})
     instruction = client_instruction([body.instructions or "", *developer_messages], user.settings.server)
     tools, options = await body.read_turn(user.runtime.app_name)
