@@ -1,4 +1,4 @@
-"""A diary over some months, which is held back: nothing was chosen by what is found in it."""
+"""A diary over some months: long entries with few facts, of which the next one has nothing to do with the last."""
 
 # ruff: noqa: SIM905 - lists of words
 

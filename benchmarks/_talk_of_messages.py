@@ -1,4 +1,4 @@
-"""Short dated chats of two people, held back: every topic comes up often, so that its words alone find no answer."""
+"""Short dated chats of two people: every topic comes up often, so that its words alone find no answer."""
 
 # ruff: noqa: E501, SIM905 - lists of words, and lines that belong together
 

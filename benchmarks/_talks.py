@@ -1,9 +1,9 @@
 # ruff: noqa: SIM905 - lists of words
 """Conversations over simulated months, with questions of five kinds and the messages that answer them.
 
-Three styles are written apart: two friends who chat, a user who reports on work to an assistant, and a diary. Questions
-use other words than the messages in part; an answer may stand in the message after the one with their words.
-What a person tells is drawn from a seed. The diary and the seeds above 900 are held back: nothing was chosen by them.
+Four styles are written apart: two friends who chat, a user who reports on work to an assistant, a diary, terse chats.
+Questions use other words than the messages in part; an answer may stand in the message after the one with their words.
+What a person tells is drawn from a seed. `docs/benchmarks.md` tells what was chosen by looking at which of them.
 """
 
 from dataclasses import dataclass, field
