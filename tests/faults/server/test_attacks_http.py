@@ -318,12 +318,15 @@ async def test_attack_6_limits_are_kept_and_say_when_to_come_back(keyed: Keyed) 
     await not_at_midnight()
     secret = lango("keys", "add", "--user", "erin", "--tokens-per-day", "15", cwd=keyed.folder).stdout.strip()
     async with keyed.client(secret) as erin, asyncio.timeout(TIMEOUT_S):
-        await erin.post("/v1/sessions", json={"id": "s"})
+        for id_ in ("s", "failed"):
+            await erin.post("/v1/sessions", json={"id": id_})
+        await send(erin, "failed", "fail")
         await send(erin, "s", "hello")
         while (answer := await erin.post("/v1/sessions/s/messages", json={"text": "fail"})).status_code == 200:
             pass  # the tokens of the first turn are counted just after its end
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) > 0
+        assert (await erin.post("/v1/sessions/failed/turns/1/retry")).status_code == 429
         assert (await erin.get("/v1/sessions/s/messages")).status_code == 200, "reading costs nothing"
 
 

@@ -128,6 +128,7 @@ async def retry(
     session_id: SessionIdPath, turn: Annotated[int, Path(ge=1, le=2**40, examples=[2])], user: CurrentUser
 ) -> Retried:
     """Run a turn again that failed for good, from what is stored; follow it with `/stream`."""
+    await user.check_token_quota()
     await user.get_session(session_id)
     await user.runtime.turns.retry(session_id, turn, user_id=user.id)
     return Retried(turn=turn)
