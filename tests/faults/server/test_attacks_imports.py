@@ -310,6 +310,20 @@ async def test_attack_23_the_parts_of_a_message_are_bounded(store_url: str) -> N
                 await runtime.sessions.import_lines(export(line))
 
 
+async def test_attack_23_what_every_read_compares_is_bounded(store_url: str) -> None:
+    """The memory compares each batch of notes with each rewind, whenever it is read."""
+    lines = [message(at, "user", "x") for at in range(1, 3_003)]
+    place = {"kind": "observation_batch", "generation": 0, "first_seq": 1, "last_seq": 1, "floor_seq": 0}
+    batches = [place | {"batch": at, "created_at": 1.0} for at in range(1, 3_002)]
+    session, *rest = export(*lines)[1:]
+    rewound = json.dumps(json.loads(session) | {"rewinds": [[at, at - 1] for at in range(2, 3_003)]}) + "\n"
+    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
+        with pytest.raises(InvalidExport, match=r"rewinds: .*3000"):
+            await runtime.sessions.import_lines([export()[0], rewound, *rest])
+        with pytest.raises(InvalidExport, match="3000 batches"):
+            await runtime.sessions.import_lines(export(*lines, *batches))
+
+
 async def test_attack_23_tokens_are_counted_and_not_believed(store_url: str) -> None:
     text = "one two three four five six seven eight nine ten " * 50
     parts = message(2, "assistant", "x", extra={"parts": [1, *[0] * 900]})

@@ -90,7 +90,7 @@ def _removed(name: str) -> Artifact:
 
 def read_saved_versions(session: SessionInfo, first: int, last: int) -> Operation[dict[int, Mapping[str, int]]]:
     """Read which versions of artifacts the events between two messages saved, by the number of each event."""
-    live = [*live_ranges(session.last_seq, session.rewinds)]
+    live = live_ranges(session.last_seq, session.rewinds)
     saved: dict[int, Mapping[str, int]] = {}
     for place in row_ranges(session, first, last):
         for seq, extra in (yield _SAVED, place):

@@ -196,14 +196,14 @@ def read_all_batches(session: SessionInfo) -> Operation[list[Batch]]:
 def current_batches(batches: Sequence[Batch], last_seq: int, rewinds: Sequence[Range]) -> list[Batch]:
     """Return the chain of current batches from the first message on, preferring the batch that reaches farthest."""
     ranges = sorted(live_ranges(last_seq, rewinds))
-    whole = [batch for batch in batches if _is_valid(batch, rewinds)]
+    farthest: dict[int, Batch] = {}
+    for batch in sorted(batches, key=lambda batch: (batch.last_seq, batch.generation, batch.batch)):
+        if _is_valid(batch, rewinds):
+            farthest[batch.first_seq] = batch
     found: list[Batch] = []
     position = 0
-    while (expected := next_live_seq(ranges, position)) is not None:
-        fitting = [batch for batch in whole if batch.first_seq == expected]
-        if not fitting:
-            break
-        found.append(max(fitting, key=lambda batch: (batch.last_seq, batch.generation, batch.batch)))
+    while (expected := next_live_seq(ranges, position)) is not None and expected in farthest:
+        found.append(farthest[expected])
         position = found[-1].last_seq
     return found
 

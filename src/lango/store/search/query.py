@@ -17,7 +17,7 @@ from lango.store.engine.database import Dialect, Operation, Row
 from lango.store.search import terms
 from lango.store.search.index import INDEXED_CHARACTERS, user_hash
 from lango.store.sessions import sessions
-from lango.store.sessions.lineage import is_live, live_ranges
+from lango.store.sessions.lineage import Range, is_live, live_ranges
 from lango.store.sessions.titles import with_first_words
 
 _SNIPPET_LENGTH = 240
@@ -69,16 +69,15 @@ class SessionOfRow(Struct, frozen=True):
 
     id: str
     title: str | None
-    last_seq: int
-    rewinds: tuple[tuple[int, int], ...]
+    live: list[Range]
+    """The ranges of its messages that no rewind removed."""
     updated_at: float
     first: int
     last: int
 
     def shows_message(self, seq: int) -> bool:
         """Whether the message is visible in the session."""
-        live = live_ranges(self.last_seq, self.rewinds)
-        return self.first <= seq <= self.last and is_live(seq, live)
+        return self.first <= seq <= self.last and is_live(seq, self.live)
 
 
 def search(dialect: Dialect, app_name: str, user_id: str, query_text: str, limit: int) -> Operation[list[Hit]]:
@@ -141,7 +140,7 @@ def _word_term(term: terms.Term) -> str:
 
 def _row_to_session(row: Row) -> SessionOfRow:
     id_, title, last_seq, rewinds, updated_at, first, last = row
-    return SessionOfRow(id_, title, last_seq, rewinds_from_json(rewinds), updated_at, first, last)
+    return SessionOfRow(id_, title, live_ranges(last_seq, rewinds_from_json(rewinds)), updated_at, first, last)
 
 
 def _hits(holders: Sequence[SessionOfRow], row: Sequence[Any], wanted: Sequence[terms.Term]) -> list[Hit]:

@@ -230,7 +230,7 @@ def _first_seq_after(session: SessionInfo, at: float, before_seq: int) -> Operat
 def _visible(session: SessionInfo, rows: Sequence[Row]) -> Operation[list[Memory]]:
     name = session.name
     forgotten = yield from read_forgotten(name.app_name, name.user_id)
-    ranges = list(live_ranges(session.last_seq, session.rewinds))
+    ranges = live_ranges(session.last_seq, session.rewinds)
     return [
         Memory(event_id, author, text, created_at, name.id, seq)
         for seq, author, text, created_at, event_id in rows

@@ -3,6 +3,7 @@
 A session's own rows have its key; the rows that a fork shares have the keys of its ancestors.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from lango.sessions import SessionInfo, SharedRange
@@ -77,29 +78,32 @@ def read_rewinds(key: int) -> Operation[tuple[Range, ...]]:
     return rewinds_from_json(rows[0][1]) if rows else ()
 
 
-def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
+def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> list[Range]:
     """Return the ranges of messages that no rewind removed, the newest first.
 
     As ADK does it: from the end backwards, a rewind jumps to the start of the invocation that it names, and rewinds in
     between have no effect.
     """
+    ranges: list[Range] = []
     end = last_seq
     for at, first in reversed(rewinds):
         if at > end:
             continue
         if at < end:
-            yield at + 1, end
+            ranges.append((at + 1, end))
         end = first - 1
     if end >= 1:
-        yield 1, end
+        ranges.append((1, end))
+    return ranges
 
 
 def read_live_ranges(key: int) -> Operation[list[Range]]:
     """Read the ranges of a session's messages that no rewind removed, the newest first."""
     [[last_seq, rewinds]] = yield _REWINDS, (key,)
-    return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
+    return live_ranges(last_seq, rewinds_from_json(rewinds))
 
 
-def is_live(seq: int, ranges: Iterable[Range]) -> bool:
-    """Whether a message lies in one of the ranges."""
-    return any(first <= seq <= last for first, last in ranges)
+def is_live(seq: int, ranges: Sequence[Range]) -> bool:
+    """Whether a message lies in one of the ranges of `live_ranges`."""
+    ending_later = bisect_right(ranges, -seq, key=lambda range_: -range_[1])
+    return ending_later > 0 and ranges[ending_later - 1][0] <= seq

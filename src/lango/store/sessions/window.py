@@ -184,7 +184,7 @@ def read_window(
     session (`find_session_at`). Where not everything fits, results and arguments of
     finished calls are clipped to their share of the budget.
     """
-    ranges = list(live_ranges(session.last_seq, session.rewinds))
+    ranges = live_ranges(session.last_seq, session.rewinds)
     share = budget_tokens // RESULT_SHARE
     rows: list[Row] = []
     left, room = budget_tokens, max_messages or MOST_MESSAGES

@@ -87,7 +87,7 @@ class SessionLine(_Line):
     revision: Count
     epoch: Count
     forked_from: Origin | None = None
-    rewinds: list[Annotated[list[Number], Field(min_length=2, max_length=2)]] = []
+    rewinds: Annotated[list[Annotated[list[Number], Field(min_length=2, max_length=2)]], Field(max_length=3_000)] = []
 
 
 class ContentLine(_Line):

@@ -59,6 +59,8 @@ _USUAL_EXTRA_VALUES = 100
 _MOST_OPEN_CALLS = 1_000
 _MOST_ARTIFACTS = 10_000
 """One transaction names them all."""
+_MOST_BATCHES = 3_000
+"""Each is compared with each rewind whenever the memory is read."""
 _DEEPEST = 260
 CheckEvent = Callable[[StoredEvent], int]
 """Refuses an event with any error; returns its tokens."""
@@ -100,6 +102,7 @@ class CheckedImport(Struct):
     revision: int = -1
     turn: int = 0
     batch: int = 0
+    batches: int = 0
     lines: int = 0
     section: int = -1
     ended: bool = False
@@ -254,6 +257,8 @@ def _check_record(
             _require(line.batch > checked.batch, "batch: must increase")
             _require(line.first_seq <= line.last_seq <= checked.last_seq, "last_seq: there is no such message")
             checked.batch = line.batch
+            checked.batches += 1
+            _require(checked.batches <= _MOST_BATCHES, f"there are more than {_MOST_BATCHES} batches of observations")
         case ObservationLine():
             _require(line.batch == checked.batch, "batch: must be that of the line before")
             _require(line.first_seq <= line.last_seq <= checked.last_seq, "last_seq: there is no such message")

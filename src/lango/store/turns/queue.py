@@ -151,7 +151,7 @@ def find_next_turn(session: SessionInfo, turn: int, invocation_id: str | None = 
 
 
 def _first_live_turn(session: SessionInfo, turns_from: str, start: int, *more: str) -> Operation[int | None]:
-    live = list(live_ranges(session.last_seq, session.rewinds))
+    live = live_ranges(session.last_seq, session.rewinds)
     while rows := (yield turns_from, (session.key, start, *more, _TURNS_PER_QUERY if session.rewinds else 1)):
         for turn, first_seq in rows:
             # without a message it is queued or never ran; beyond that it started after the session was read

@@ -157,7 +157,7 @@ def read_turns(session: SessionInfo, before: int, limit: int) -> Operation[list[
     waiting: dict[int, set[str]] = {}
     for turn, call_id in (yield _OPEN_WAITS, (session.key,)):
         waiting.setdefault(turn, set()).add(call_id)
-    live = list(live_ranges(session.last_seq, session.rewinds))
+    live = live_ranges(session.last_seq, session.rewinds)
     found: list[TurnUsage] = []
     for row in rows:
         tools = rows_by_epoch.get(row[2], [])
