@@ -41,18 +41,21 @@ class MonitoredServer:
 
 
 @contextmanager
-def monitored_server(folder: Path, rest: str = "") -> Generator[MonitoredServer]:
+def monitored_server(folder: Path, rest: str = "", store_url: str | None = None) -> Generator[MonitoredServer]:
     """Run a server with the monitored agent until the block ends."""
     log = folder / "monitored.jsonl"
-    with hostile_server(folder, {"LANGO_LOOP_LOG": str(log)}, rest) as server:
+    with hostile_server(folder, {"LANGO_LOOP_LOG": str(log)}, rest, store_url) as server:
         yield MonitoredServer(server, log)
 
 
 @contextmanager
-def hostile_server(folder: Path, env: dict[str, str], rest: str = "") -> Generator[Server]:
+def hostile_server(
+    folder: Path, env: dict[str, str], rest: str = "", store_url: str | None = None
+) -> Generator[Server]:
     """Run a server whose model does what a message asks for, and which has imported what a turn needs."""
     agent = f"module = {json.dumps(str(AGENT))}"
-    with serving(folder, f"sqlite:///{folder}/lango.db", agent=agent, rest=rest, env=env) as server:
+    url = store_url or f"sqlite:///{folder}/lango.db"
+    with serving(folder, url, agent=agent, rest=rest, env=env) as server:
         first = httpx.post(f"{server.url}/v1/chat/completions", json=chat("hello"), timeout=TIMEOUT_S)
         assert first.status_code == 200, first.text
         yield server

@@ -1,9 +1,11 @@
 """Attack 16, with whole conversations: none that is resent, imported, exported or observed holds the event loop."""
 
 import asyncio
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -208,8 +210,13 @@ READ = (
 )
 
 
-def _import(make: Lines, *, statuses: tuple[int, ...] = (201,), say: bool = True, **session: Any) -> Attack:
-    """Import a session, read it in every way, send messages in it, delete it. Its lines are made when it is sent."""
+def _import(
+    make: Lines, *, statuses: tuple[int, ...] = (201,), say: bool = True, also: tuple[str, ...] = (), **session: Any
+) -> Attack:
+    """Import a session, read it in every way, send messages in it, delete it. Its lines are made when it is sent.
+
+    `also` are addresses besides those that every session is read at.
+    """
 
     async def imported(client: httpx.AsyncClient, server: Server) -> None:
         id_ = fresh()
@@ -221,7 +228,8 @@ def _import(make: Lines, *, statuses: tuple[int, ...] = (201,), say: bool = True
         for path in READ:
             answer = await client.get(f"/v1/sessions/{id_}{path}")
             assert answer.status_code == 200, (path, answer.status_code, answer.text[:300])
-        for path in ("/v1/sessions", f"/apps/obedient/users/user/sessions/{id_}", "/apps/obedient/users/user/sessions"):
+        of_all = "/v1/sessions", f"/apps/obedient/users/user/sessions/{id_}", "/apps/obedient/users/user/sessions"
+        for path in (*of_all, *(one.format(id=id_) for one in also)):
             answer = await client.get(path)
             assert answer.status_code == 200, (path, answer.status_code, answer.text[:300])
         if say:
@@ -239,7 +247,8 @@ ATTACKS["an_import_of_long_messages"] = _import(lambda: [message(at, "word " * 1
 ATTACKS["an_import_in_the_slowest_script"] = _import(lambda: [message(at, "ภาษาไทย" * 50_000) for at in range(1, 6)])
 ATTACKS["an_import_of_one_long_word"] = _import(lambda: [message(1, "a" * 8_000_000)])
 ATTACKS["an_import_of_a_word_that_is_too_long"] = _import(lambda: [message(1, "a" * 40_000_000)], statuses=(413,))
-ATTACKS["an_import_of_large_calls"] = _import(lambda: [called(at, {"a": MANY}) for at in range(1, 4)])
+ITEMS = "/v1/conversations/{id}/items?limit=100"
+ATTACKS["an_import_of_large_calls"] = _import(lambda: [called(at, {"a": MANY}) for at in range(1, 4)], also=(ITEMS,))
 ATTACKS["an_import_of_one_huge_line"] = _import(lambda: [called(1, {"a": [[]] * 8_000_000})], statuses=(400, 413))
 ATTACKS["an_import_of_a_deep_line"] = _import(
     lambda: [called(1, json.loads('{"a":' * 900 + "1" + "}" * 900))], statuses=(400, 413)
@@ -264,6 +273,26 @@ def answered(at: int) -> list[dict[str, Any]]:
     return [made, message(2 * at, "", role="tool", tool_calls=results)]
 
 
+USED = {"model": "m", "agent": "a", "started_at": 1, "duration_s": 1, "step": "s"}
+ATTACKS["an_import_of_a_turn_of_many_model_calls"] = _import(
+    lambda: [message(1, "hi"), message(2, "yes"), turn(1) | {"first_seq": 1, "extra": {"calls": [USED] * 30_000}}]
+)
+
+
+def artifact(number: int) -> dict[str, Any]:
+    line = {"kind": "artifact", "name": f"file-{number}", "version": 0, "content": "text", "mime_type": "text/plain"}
+    content = {"hash": hashlib.sha256(b"x").hexdigest(), "size": 1, "created_at": 1.0}
+    return line | content | {"metadata": {"of": [{"a": 1}] * 1_000}}
+
+
+ATTACKS["an_import_of_artifacts_with_much_metadata"] = _import(
+    lambda: [
+        {"kind": "content", "hash": artifact(0)["hash"], "number": 0, "data": "eA=="},
+        message(1, "hi"),
+        *map(artifact, range(400)),
+    ],
+    also=("/v1/sessions/{id}/artifacts",),
+)
 ATTACKS["an_import_of_many_effects"] = _import(
     lambda: [
         *[line for at in range(1, 26) for line in answered(at)],
@@ -274,6 +303,11 @@ ATTACKS["an_import_of_many_notes"] = _import(lambda: [message(1, "hi"), *notes(1
 ATTACKS["an_import_of_long_notes"] = _import(lambda: [message(1, "hi"), *notes(20, "word " * 200_000)], statuses=(400,))
 ATTACKS["an_import_of_many_rewinds"] = _import(
     lambda: [message(at, "hi") for at in range(1, 3_001)], rewinds=[[at, at - 1] for at in range(2, 3_001)]
+)
+ATTACKS["an_import_with_many_gaps"] = _import(
+    lambda: [message(at, "hi") for at in range(1, 4_501)],
+    rewinds=[[at, at - 1] for at in range(3, 4_501, 3)],
+    also=("/v1/sessions/{id}/evalset", "/v1/search?q=hi"),
 )
 ATTACKS["an_import_of_files"] = _import(
     lambda: [
@@ -359,6 +393,22 @@ REMEMBERING["many_imported_notes"] = _import(lambda: [message(1, "hi"), *notes(1
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_attack_16_no_conversation_holds_the_event_loop(monitored: MonitoredServer, name: str) -> None:
     await check_loop_stays_free(monitored, ATTACKS[name])
+
+
+ON_POSTGRES = (
+    "an_import_of_large_calls",
+    "an_import_of_many_turns",
+    "an_import_of_a_turn_of_many_model_calls",
+    "an_import_with_many_gaps",
+)
+
+
+@pytest.mark.long
+async def test_attack_16_nor_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
+    """There, the event loop continues operations: what they do with many or large rows must be done in a thread."""
+    with monitored_server(tmp_path, store_url=postgres_url) as monitored:
+        for name in ON_POSTGRES:
+            await check_loop_stays_free(monitored, ATTACKS[name])
 
 
 @pytest.mark.long

@@ -47,17 +47,18 @@ async def session_case(store: Store, name: SessionId, case_id: str) -> EvalCase:
     if not turns:
         raise UsageError(f"session {name.id!r} has no message yet: there is nothing to save")
     first_state = await store.read(read_state_at, info.key, 0)
-    replies = [[_reply_json(reply) for reply in _replies(turn)] for turn in turns]
     start = SessionInput(app_name=name.app_name, user_id=name.user_id, state=first_state)
-    recorded = {"lango": {"replies": replies}} if any(replies) else {}
-    return await run_in_thread(
-        lambda: EvalCase(
+
+    def make() -> EvalCase:
+        replies = [[_reply_json(reply) for reply in _replies(turn)] for turn in turns]
+        return EvalCase(
             eval_id=case_id,
             conversation=[_to_invocation(turn) for turn in turns],
             session_input=start,
             creation_timestamp=info.updated_at,
-        ).model_copy(update=recorded)
-    )
+        ).model_copy(update={"lango": {"replies": replies}} if any(replies) else {})
+
+    return await run_in_thread(make)
 
 
 async def save_case(store: Store, name: SessionId, case_id: str, path: Path) -> int:
@@ -82,8 +83,8 @@ async def _read_turns(store: Store, name: SessionId) -> tuple[SessionInfo, list[
     if found is None:
         raise SessionNotFound(f"there is no session {name.id!r}")
     info, stored = found
-    live = list(live_ranges(info.last_seq, info.rewinds))
-    shown = [event for event in stored if event.message and is_live(event.seq, live)]
+    live = live_ranges(info.last_seq, info.rewinds)
+    shown = await run_in_thread(lambda: [event for event in stored if event.message and is_live(event.seq, live)])
     await store.load_files(shown)
     return info, await run_in_thread(lambda: list(_split_turns(stored_to_events(shown, None))))
 

@@ -1,6 +1,7 @@
 """Export a session as lines of JSON, and import it again."""
 
 import asyncio
+import itertools
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _MAX_IN_MEMORY_BYTES = 1_000_000
+_LINES_AT_ONCE = 100
 
 
 async def export_session(store: Store, name: SessionId, *, with_app_state: bool = True) -> AsyncGenerator[str, None]:
@@ -36,14 +38,14 @@ async def _lines(store: Store, export: "ExportState") -> AsyncGenerator[str, Non
     """Export all lines but the last."""
     from lango.store.transfer import export as exports
 
-    for line in exports.header_lines(export):
+    async for line in _encoded(exports.header_lines(export)):
         yield line
     async for line in _content_lines(store, export):
         yield line
     for first in range(1, max(export.session.last_seq, 1) + 1, exports.PAGE):
         for line in await store.read(exports.event_lines, export, first):
             yield line
-    for line in exports.turn_lines(export):
+    async for line in _encoded(exports.turn_lines(export)):
         yield line
     call_ids = sorted(export.open_calls)
     for first in range(0, len(call_ids), exports.PAGE):
@@ -51,8 +53,16 @@ async def _lines(store: Store, export: "ExportState") -> AsyncGenerator[str, Non
             yield line
     for line in await store.read(exports.observation_lines, export):
         yield line
-    for line in exports.artifact_lines(export):
+    async for line in _encoded(exports.artifact_lines(export)):
         yield line
+
+
+async def _encoded(lines: Iterable[str]) -> AsyncGenerator[str, None]:
+    """Yield lines that are encoded in a thread, some at a time."""
+    left = iter(lines)
+    while some := await run_in_thread(lambda: list(itertools.islice(left, _LINES_AT_ONCE))):
+        for line in some:
+            yield line
 
 
 async def _content_lines(store: Store, export: "ExportState") -> AsyncGenerator[str, None]:

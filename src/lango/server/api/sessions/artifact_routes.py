@@ -17,6 +17,7 @@ from lango.runtime.artifacts import base_name
 from lango.server.context import CurrentUser
 from lango.server.errors import ApiError, bad_request
 from lango.server.file_responses import file_response
+from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, Responses, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter
 from lango.sessions import USER_PREFIX, as_datetime
@@ -92,8 +93,8 @@ class ArtifactList(BaseModel):
     artifacts: list[Artifact]
 
 
-@router.get("/sessions/{session_id}/artifacts")
-async def list_artifacts(session_id: SessionIdPath, user: CurrentUser, name: Name = None) -> ArtifactList:
+@router.get("/sessions/{session_id}/artifacts", response_model=ArtifactList)
+async def list_artifacts(session_id: SessionIdPath, user: CurrentUser, name: Name = None) -> Response:
     """List the newest version of each artifact of the session and of its user; with `name`, all versions of that."""
     return await _list(user, session_id, name)
 
@@ -119,8 +120,8 @@ async def delete_artifact(session_id: SessionIdPath, name: NamePath, user: Curre
     await _delete(user, request, session_id, name)
 
 
-@router.get("/artifacts")
-async def list_user_artifacts(user: CurrentUser, name: Name = None) -> ArtifactList:
+@router.get("/artifacts", response_model=ArtifactList)
+async def list_user_artifacts(user: CurrentUser, name: Name = None) -> Response:
     """List the newest version of each artifact of the user; with `name`, all versions of that."""
     return await _list(user, None, name)
 
@@ -143,12 +144,17 @@ async def delete_user_artifact(name: NamePath, user: CurrentUser, request: Reque
     await _delete(user, request, None, name)
 
 
-async def _list(user: CurrentUser, session_id: str | None, name: str | None) -> ArtifactList:
+async def _list(user: CurrentUser, session_id: str | None, name: str | None) -> Response:
     if name is None:
         found = await user.runtime.artifacts.list(session_id, user_id=user.id)
     else:
         found = await user.runtime.artifacts.versions(session_id, name, user_id=user.id)
-    return ArtifactList(artifacts=[Artifact.from_stored(stored) for stored in found if not stored.is_removed])
+
+    def view() -> dict[str, Any]:
+        listed = ArtifactList(artifacts=[Artifact.from_stored(stored) for stored in found if not stored.is_removed])
+        return listed.model_dump(mode="json")
+
+    return await large_response(view)
 
 
 async def _download(user: CurrentUser, request: Request, session_id: str | None, path: str) -> Response:

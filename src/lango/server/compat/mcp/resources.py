@@ -1,7 +1,7 @@
 """List and read the caller's sessions and artifacts as resources of MCP. Imports `mcp`."""
 
 import base64
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from mcp.shared.exceptions import MCPError
@@ -34,6 +34,8 @@ _TEMPLATES = (
 )
 _PAGE = 20
 """How many sessions a page of the list has, each with its artifacts."""
+_MOST_RESOURCES = 500
+"""A page ends after these: the protocol's SDK writes it on the event loop."""
 _TEXT_TYPES = ("text/", "application/json", "application/xml")
 
 
@@ -59,9 +61,15 @@ async def list_resources(users: Sequence[AgentUser], cursor: str | None) -> List
     at = names.index(agent) if agent in names else 0
     user = users[at]
     sessions = await user.sessions.list(user_id=user.id, after=place, limit=_PAGE + 1)
-    found = [resource for session in sessions[:_PAGE] async for resource in _resources(user, session)]
-    if len(sessions) > _PAGE:
-        last = sessions[_PAGE - 1]
+    found: list[Resource] = []
+    shown = 0
+    for session in sessions[:_PAGE]:
+        if len(found) >= _MOST_RESOURCES:
+            break
+        found += await _resources(user, session)
+        shown += 1
+    if len(sessions) > shown:
+        last = sessions[shown - 1]
         upcoming = json.encode((names[at], (last.updated_at, last.key))).decode()
     else:
         upcoming = json.encode((names[at + 1], None)).decode() if at + 1 < len(names) else None
@@ -77,24 +85,28 @@ def _read_cursor(cursor: str | None) -> tuple[str, tuple[float, int] | None]:
         raise MCPError(INVALID_PARAMS, "cursor: send the nextCursor of the previous page") from error
 
 
-async def _resources(user: AgentUser, session: SessionInfo) -> AsyncIterator[Resource]:
-    """Yield a session and the artifacts that belong to it."""
+async def _resources(user: AgentUser, session: SessionInfo) -> list[Resource]:
+    """Return a session and the artifacts that belong to it; of very many, the first by their names."""
     of_session = {"agent": user.runtime.app_name, "session": session.name.id}
-    yield Resource(
+    conversation = Resource(
         name=session.name.id,
         title=session.display_title or None,
         uri=SESSION.expand(of_session),
         mime_type="text/markdown",
         description=f"A conversation with {user.runtime.app_name} of {as_datetime(session.updated_at):%Y-%m-%d %H:%M}.",
     )
-    for artifact in await user.runtime.artifacts.list(session.name.id, user_id=user.id):
-        if not artifact.is_removed and not artifact.name.startswith(USER_PREFIX):
-            yield Resource(
-                name=artifact.name,
-                uri=_ARTIFACT.expand({**of_session, "name": artifact.name}),
-                mime_type=artifact.mime_type,
-                size=artifact.size,
-            )
+    listed = await user.runtime.artifacts.list(session.name.id, user_id=user.id)
+    own = [one for one in listed if not one.is_removed and not one.name.startswith(USER_PREFIX)]
+    artifacts = [
+        Resource(
+            name=artifact.name,
+            uri=_ARTIFACT.expand({**of_session, "name": artifact.name}),
+            mime_type=artifact.mime_type,
+            size=artifact.size,
+        )
+        for artifact in own[:_MOST_RESOURCES]
+    ]
+    return [conversation, *artifacts]
 
 
 async def read_resource(user_of: Callable[[str], AgentUser], uri: str) -> ReadResourceResult:

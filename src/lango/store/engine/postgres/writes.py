@@ -185,12 +185,17 @@ def has_transaction_timeout(connection: Any) -> bool:
 
 
 async def run_operation(operation: Operation[T], connection: Any) -> T:
-    """Run the statements of an operation on a connection. Many or large rows are read in a thread."""
+    """Run the statements of an operation on a connection.
+
+    With many or large rows it continues in a thread: it may use those of any of its statements at its end.
+    """
+    count = size = 0
     try:
         sql, values = next(operation)
         while True:
             rows: list[Row] = await connection.fetch(str(sql), *values)  # the driver refuses subclasses of `str`
-            if len(rows) > _MANY_ROWS or _size(rows) > _LARGE_ROWS:
+            count, size = count + len(rows), size + _size(rows)
+            if count > _MANY_ROWS or size > _LARGE_ROWS:
                 following, result = await asyncio.to_thread(_next_statement, operation, rows)
                 if following is None:
                     return result

@@ -35,7 +35,7 @@ from lango.server.compat.resent_history import client_instruction
 from lango.server.compat.session_selection import SESSION_PREFIX
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import ApiError, bad_request, not_found
-from lango.server.json_body import JsonResponse
+from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 from lango.sessions import SessionInfo
@@ -155,7 +155,8 @@ async def list_items(
 ) -> Response:
     """List the items of a conversation, the newest first; `after` is the id of the last item of a page."""
     items = await read_items(user, await user.get_session(session_id))
-    return JsonResponse(await shown_page(user, items, after, limit, order))
+    page = await shown_page(user, items, after, limit, order)
+    return await large_response(lambda: page)
 
 
 @router.get("/{session_id}/items/{item_id}", response_model=None)

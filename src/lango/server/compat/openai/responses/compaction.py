@@ -74,7 +74,9 @@ async def _stored_items(user: AgentUser, previous: StoredResponse) -> list[Input
     last = await user.runtime.turns.last_message(session, previous.turn, previous.record)
     found = await user.messages(session, MAX_ITEMS, None if last is None else last + 1)
     await user.sessions.load_files(found)
-    return [InputItem.model_validate(item) for stored in found for item in message_items(stored, session.key)]
+    return await run_in_thread(
+        lambda: [InputItem.model_validate(item) for stored in found for item in message_items(stored, session.key)]
+    )
 
 
 def _message(item: InputItem) -> dict[str, Any]:

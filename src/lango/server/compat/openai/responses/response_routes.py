@@ -21,7 +21,7 @@ from lango.server.compat.openai.responses.stored_input import read_input_items
 from lango.server.compat.openai.responses.submission import submit_response
 from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import ApiError, bad_request
-from lango.server.json_body import JsonResponse
+from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.sse import EventStreamResponse
@@ -76,7 +76,8 @@ async def create_response(
 async def compact_response(request_body: CompactRequest, user: CurrentUser) -> Response:
     """Write notes on a conversation to continue from: the next input is the output, and what is new."""
     user = user.of_model(request_body.model)
-    return JsonResponse(await compact(user, request_body))
+    compacted = await compact(user, request_body)
+    return await large_response(lambda: compacted)
 
 
 @router.get("/responses/{response_id}", response_model=None, responses=_RESPONSE)
@@ -130,4 +131,4 @@ async def list_input_items(
 ) -> Response:
     """List what the client sent for a response, the newest first; `after` is the id of the last item of a page."""
     items = await read_input_items(user.context, await get_response(user, response_id))
-    return JsonResponse(item_page(items, after, limit, order))
+    return await large_response(lambda: item_page(items, after, limit, order))

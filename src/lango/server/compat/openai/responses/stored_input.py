@@ -19,6 +19,7 @@ from lango.server.compat.openai.responses.response_ids import APPROVAL, StoredRe
 from lango.server.context import ServerContext
 from lango.server.json_body import tool_value_text
 from lango.sessions import INPUT_CALL, SessionInfo, StoredEvent
+from lango.threads import run_in_thread
 
 INSTRUCTIONS = "conversation_instructions"
 """Where the state of a session has them."""
@@ -40,7 +41,9 @@ async def read_input_items(context: ServerContext, response: StoredResponse) -> 
     if record.request.answer is not None and record.request.answer.kind == "credential":
         return []
     messages = await context.runtime.turns.input_messages(session, turn, record)
-    return [item for message in messages for item in message_items(message, response.session.key)]
+    return await run_in_thread(
+        lambda: [item for message in messages for item in message_items(message, response.session.key)]
+    )
 
 
 def message_items(stored: StoredEvent, key: int) -> Iterator[dict[str, Any]]:
