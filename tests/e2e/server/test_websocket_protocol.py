@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def socket(server: Server) -> Iterator[Connection]:
-    with connect(f"ws://127.0.0.1:{server.port}/v1/ws") as opened:
+    with connect(f"ws://127.0.0.1:{server.port}/v1/ws", ping_interval=None) as opened:
         yield opened
 
 
