@@ -60,9 +60,11 @@ def test_each_text_is_shown_in_one_piece_and_no_event_is_lost(
     while left := [queue for queue in queues if queue]:
         given_events.append(data.draw(st.sampled_from(left)).pop(0))
     shown = ordered(*given_events, TurnDone(0, 1))
-    texts = [event for event in shown if isinstance(event, TextDelta)]
-    runs = [block for block, _ in groupby(texts, lambda event: event.block)]
-    assert len(runs) == len(set(runs)), "no text continues after another one"
+    begun = [event for event in shown if isinstance(event, TextDelta | ToolStart)]
+    runs = [
+        one for one, _ in groupby(begun, lambda event: event.block if isinstance(event, TextDelta) else event.call_id)
+    ]
+    assert len(runs) == len(set(runs)), "no text continues after another one, or after a call of another agent"
     for block, (queue, (_, end)) in enumerate(zip(expected, blocks, strict=True), 1):
         own = [event for event in shown if _block_of(event) == block]
         assert own == queue or (end == "withdrawn" and own == []), "withdrawn before it was shown"

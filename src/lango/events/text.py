@@ -249,14 +249,20 @@ async def one_text_at_a_time(events: AsyncIterable[TurnEvent]) -> AsyncIterator[
 class TextOrder:
     """Orders the events of a turn by their texts: a text is held while an earlier one has not ended.
 
-    The calls that follow a held text are held with it. All other events are passed on as they come.
+    The calls that follow a held text are held with it, and those of other agents while a text has not ended. All other
+    events are passed on as they come.
     """
 
     def __init__(self) -> None:
         self._current = 0
         """The block that is passed on as it comes, or 0."""
+        self._author = ""
+        """The author of the current block."""
         self._held: dict[int, list[TurnEvent]] = {}
-        """The events of the other blocks, and those of the calls that follow them, in the order in which they began."""
+        """The events of the other blocks, and those of the calls that follow them, in the order in which they began.
+
+        Calls that follow no held block have a negative number.
+        """
         self._ended: set[int] = set()
         """The held blocks that are complete."""
         self._block_of_call: dict[str, int] = {}
@@ -285,7 +291,8 @@ class TextOrder:
                 if event.block in self._held:
                     return event.block
                 if self._current in (0, event.block) or not event.block:
-                    self._current = event.block or self._current
+                    if event.block:
+                        self._current, self._author = event.block, event.author
                     return None
                 self._held[event.block] = []
                 return event.block
@@ -293,7 +300,11 @@ class TextOrder:
                 self._ended.add(event.block)
                 return event.block
             case ToolStart():
-                number = next((n for n, held in self._held.items() if _author_of(held) == event.author), None)
+                number = next((n for n in reversed(self._held) if _author_of(self._held[n]) == event.author), None)
+                if number is None and self._current and event.author != self._author:
+                    number = min([0, *self._held]) - 1
+                    self._held[number] = []
+                    self._ended.add(number)
                 if number is not None:
                     self._block_of_call[event.call_id] = number
                 return number
@@ -308,11 +319,12 @@ class TextOrder:
         self._current, ready = 0, list[TurnEvent]()
         while self._held and not self._current:
             number = next(iter(self._held))
-            ready += self._held.pop(number)
-            self._current = 0 if number in self._ended else number
+            held = self._held.pop(number)
+            ready += held
+            self._current, self._author = (0, "") if number in self._ended else (number, _author_of(held))
         return ready
 
 
 def _author_of(held: list[TurnEvent]) -> str:
     first = held[0]
-    return first.author if isinstance(first, TextDelta | ThoughtDelta) else ""
+    return first.author if isinstance(first, TextDelta | ThoughtDelta | ToolStart) else ""
