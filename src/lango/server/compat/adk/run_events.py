@@ -10,7 +10,6 @@ from lango.server.context import AgentUser
 from lango.server.streaming.turn_streams import TurnRef
 
 AdkEvent = dict[str, Any]
-_DELTAS = (TextDelta, ThoughtDelta)
 
 
 class RunEvents:
@@ -36,12 +35,14 @@ class RunEvents:
                     if isinstance(event, Steered) and event.turn == submitted.turn:
                         turn, after_seq = TurnRef(turn.session, event.into), event.seq
                         invocation_id = await self._invocation_id(turn)
-                    deltas = [] if order is None else [one for one in order.add(event) if isinstance(one, _DELTAS)]
+                    deltas = [] if order is None else order.add(event)
                     for delta in deltas:
                         yield self._user.runtime.adk_rest.partial_event(
                             delta.text, delta.author, invocation_id, thought=isinstance(delta, ThoughtDelta)
                         )
-                    if not isinstance(event, _DELTAS):  # no event is stored between two pieces of a text
+                    if not isinstance(
+                        event, TextDelta | ThoughtDelta
+                    ):  # no event is stored between two pieces of a text
                         stored = await self._new_events(turn, after_seq)
                         for one in stored if order is None else order.ready(stored, event):
                             yield one
@@ -72,21 +73,26 @@ class _StreamedOrder:
         """The text that was sent of each block."""
         self._complete: list[tuple[str, str]] = []
         """The authors and texts that were sent whole, and whose stored events were not."""
+        self._withdrawn: set[str] = set()
+        """The authors of a text that was sent and is withdrawn: clients get what replaces it from its stored event."""
 
-    def add(self, event: TurnEvent) -> list[TurnEvent]:
-        """Add the next event of the turn; return the events that can be sent now, one text after the other."""
-        ready = self._order.add(event)
-        for one in ready:
+    def add(self, event: TurnEvent) -> list[TextDelta | ThoughtDelta]:
+        """Add the next event of the turn; return the pieces that can be sent now, one text after the other."""
+        pieces: list[TextDelta | ThoughtDelta] = []
+        for one in self._order.add(event):
             match one:
                 case TextDelta():
                     self._texts[one.block] = self._texts.get(one.block, "") + one.text
                 case TextEnd():
                     self._complete.append((one.author, self._texts.pop(one.block, "")))
-                case TextWithdrawn():
-                    self._texts.pop(one.block, None)
+                    self._withdrawn.discard(one.author)
+                case TextWithdrawn() if self._texts.pop(one.block, ""):
+                    self._withdrawn.add(one.author)
                 case _:
                     pass
-        return ready
+            if isinstance(one, TextDelta | ThoughtDelta) and one.author not in self._withdrawn:
+                pieces.append(one)
+        return pieces
 
     def ready(self, stored: Iterable[AdkEvent], event: TurnEvent) -> list[AdkEvent]:
         """Return the stored events whose text was sent; at the end of the turn all of them."""
