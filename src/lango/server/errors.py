@@ -180,8 +180,8 @@ def path_without_secret(path: str) -> str:
 
 
 def log_server_fault(request: Request, error: Exception) -> None:
-    """Log an exception whose status is 500, with the id of the request."""
-    if to_api_error(error).status == 500:
+    """Log an exception whose status is 500, with the id of the request. A turn that failed is logged at its end."""
+    if not isinstance(error, ApiError) and to_api_error(error).status == 500:
         request_id = current_request_id.get()
         fields = {"request_id": request_id}
         path = path_without_secret(request.url.path)
