@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import groupby
 
 import pytest
 
@@ -146,14 +147,9 @@ async def test_readers_elsewhere_are_notified_of_the_events_of_a_turn_that_is_ha
         await first.aclose()
         new.gate.set()
         await reading
-    assert [logged.event.type for logged in seen if logged.event.type != "text_end"] == [
-        "accepted",
-        "tool_start",
-        "resumed",
-        "tool_end",
-        "text_delta",
-        "done",
-    ]
+    kinds = [logged.event.type for logged in seen if logged.event.type != "text_end"]
+    kinds = [kind for kind, _ in groupby(kinds)]  # a text may be read in pieces
+    assert kinds == ["accepted", "tool_start", "resumed", "tool_end", "text_delta", "done"]
 
 
 @pytest.mark.usefixtures("only_notified")
