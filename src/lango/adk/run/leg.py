@@ -143,7 +143,7 @@ class LegRunner:
         except BaseException as error:  # a panic of a native library is not an Exception
             if turn.output.failure is not None:
                 raise turn.output.failure from error
-            if (tool := missing_approved_tool(error)) is not None:  # of a toolset, which nobody could ask before
+            if (tool := missing_approved_tool(error)) is not None:  # of a toolset, which cannot be asked before
                 raise TurnDiverged(f"tool {tool!r}, whose call was approved, no longer exists") from error
             wanted = missing_transfer_target(error)
             valid = [agent.name for agent in walk_agents(self._root) if agent is not self._root]

@@ -206,7 +206,7 @@ def speaker_of(text: Text) -> str:
 
 
 def is_signed(text: Text) -> bool:
-    """Whether a message tells by itself who speaks ("Ann: ...")."""
+    """Whether the text of a message begins with its speaker ("Ann: ...")."""
     return _SPEAKER.match(text.text) is not None
 
 
