@@ -12,7 +12,6 @@ from msgspec import Struct
 from lango.adk.agents.app_builder import build_app
 from lango.adk.agents.app_checks import TreeProblem, check_tree
 from lango.adk.agents.model_registry import ModelRegistry, named_models
-from lango.adk.agents.tools.mcp.toolset import mcp_toolsets
 from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.plugin import RuntimePlugin
 from lango.adk.run.record.verdict import SAME, VerdictKind
@@ -64,6 +63,8 @@ async def check_agent(settings: Settings, *, contact: bool) -> CheckedAgent:
 
 async def check_mcp_server(settings: Settings, name: str, *, contact: bool) -> str:
     """Check that an MCP server starts or answers; return a sentence about its tools. Raise `LangoError`."""
+    from lango.adk.agents.tools.mcp.toolset import mcp_toolsets  # its package is slow to import
+
     [toolset] = mcp_toolsets({name: settings.mcp[name]}, timeout_s=_MCP_TIMEOUT_S)
     if settings.mcp[name].oauth is not None:
         SecretBox.from_environment().check()

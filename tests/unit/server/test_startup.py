@@ -33,6 +33,17 @@ async def test_a_small_response_is_sent_at_once(inherited: bool) -> None:
         writer.close()
 
 
+def test_a_server_imports_the_sdks_of_others_when_they_are_used() -> None:
+    """The SDK of MCP takes as long to import as everything that the server itself has."""
+    code = """
+import sys
+import lango.server.serve
+print({"mcp", "a2a", "acp", "openai", "anthropic", "grpc", "jwt", "authlib", "splintr"} & set(sys.modules))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
 _KEPT_BYTES = """
 from pathlib import Path
 from lango.server.startup import return_large_blocks
