@@ -7,21 +7,31 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from anyio import BrokenResourceError, create_memory_object_stream
 from mcp import Client, StdioServerParameters
+from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, ResourceLink, TextContent
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    ResourceLink,
+    TextContent,
+    jsonrpc_message_adapter,
+)
 
 from lango.messages import ToolCall
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.processes import LANGO
+from tests.support.processes import LANGO, start_piped_command
 from tests.support.servers import credential_agent, mcp_tools
 from tests.support.servers.oauth_server import oauth_server
 from tests.support.servers.scripted_server import scripted_server
@@ -103,10 +113,39 @@ async def connected(server: Server, era: str, key: str = "", **options: Any) -> 
 
 
 @asynccontextmanager
-async def started(config: Path, era: str, *arguments: str, **options: Any) -> AsyncGenerator[Client]:
-    """Connect to a process that the client starts."""
-    process = StdioServerParameters(
-        command=LANGO, args=["mcp", "--config", str(config), *arguments], cwd=str(config.parent)
+async def piped(*command: str, cwd: Path) -> AsyncGenerator[TransportStreams]:
+    """Start a process by a fork, and carry the client's messages through its pipes, one in each line."""
+    received_in, received = create_memory_object_stream[SessionMessage | Exception](0)
+    sent, sent_out = create_memory_object_stream[SessionMessage](0)
+
+    async def read() -> None:
+        async with received_in:
+            async for line in reader:
+                await received_in.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+
+    async def write() -> None:
+        async for one in sent_out:
+            writer.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+
+    async with start_piped_command(*command, cwd=cwd) as (reader, writer, _), received, sent, sent_out:
+        reading, writing = asyncio.create_task(read()), asyncio.create_task(write())
+        yield received, sent
+        sent.close()
+        await writing
+        writer.close()
+        received.close()
+        with suppress(BrokenResourceError):  # it still answered
+            await reading
+
+
+@asynccontextmanager
+async def started(
+    config: Path, era: str, *arguments: str, fresh: bool = False, **options: Any
+) -> AsyncGenerator[Client]:
+    """Connect to a process; the client itself starts a `fresh` one, as its users let it."""
+    args, folder = ["mcp", "--config", str(config), *arguments], config.parent
+    process = (
+        StdioServerParameters(command=LANGO, args=args, cwd=str(folder)) if fresh else piped("lango", *args, cwd=folder)
     )
     async with Client(process, mode=era, read_timeout_seconds=TIMEOUT_S, **options) as client:
         yield client
@@ -464,7 +503,7 @@ async def test_a_process_speaks_nothing_but_the_protocol_and_keeps_its_sessions(
     sessions: list[str] = []
     for era in ERAS:
         user = Asked(size=4)
-        async with started(config, era, elicitation_callback=user) as client:
+        async with started(config, era, fresh=era == ERAS[0], elicitation_callback=user) as client:
             for session in sessions:  # of the process before
                 assert (await call(client, "shop", session=session))["output"] == {"size": 4}
             done = await call(client, "shop", message="a shirt")
