@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.shared_certificates import share_certificates
+from tests.support.shared_declarations import share_declarations
 
 if TYPE_CHECKING:  # the tests of the pure core run where neither ADK nor a database driver is installed
     from lango.adk import SqlSessionService
@@ -40,6 +41,7 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
+        share_declarations()
         gc.collect()
         gc.freeze()
         gc.enable()

@@ -16,6 +16,7 @@ from lango import Settings, open_runtime
 from lango.adk.agents.adk_internals import preload_adk
 from lango.history import warm_up
 from tests.support.shared_certificates import share_certificates
+from tests.support.shared_declarations import share_declarations
 
 _IMPORTED_LATE = (
     "pytest",
@@ -41,6 +42,7 @@ for _name in _IMPORTED_LATE:
 warm_up()
 preload_adk()
 share_certificates()
+share_declarations()
 
 
 async def _run_turn() -> None:
