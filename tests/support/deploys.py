@@ -53,10 +53,11 @@ class Deploys:
             await app.models.close()
         return {one.session: one.verdict for one in found if one.state != "queued"}
 
-    async def begin(self, make: Make, moment: str, *, killed: bool = False, **agent: Any) -> None:
-        """Begin a turn in a version that is stopped at a moment; `killed`: the next one finds what a kill leaves."""
+    async def begin(self, make: Make, *moments: str, killed: bool = False, **agent: Any) -> None:
+        """Begin turns in a version, each stopped at a moment; `killed`: the next one finds what a kill leaves."""
         async with self.holding(), self.version(make, **agent) as runtime:
-            await self.come_to(runtime, moment)
+            for moment in moments:
+                await self.come_to(runtime, moment)
             if killed:
                 file = Path(self.url.removeprefix("sqlite:///"))
                 copy_store(file, file.with_name("killed.db"))
