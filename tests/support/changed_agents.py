@@ -303,23 +303,33 @@ def newer_events() -> Operation[None]:
         yield _INSERT_EVENT, (key, newest + 1, turn, "added_later", json.dumps(event))
 
 
+def newer() -> Operation[None]:
+    """Change a store in all these ways."""
+    yield from newer_fields()
+    yield from newer_events()
+    yield from newer_columns()
+
+
 _NEWEST_EVENTS = "SELECT session_key, turn, MAX(id) FROM event_log GROUP BY session_key, turn HAVING MAX(final) = 0"
 _INSERT_EVENT = "INSERT INTO event_log (session_key, id, turn, type, data) VALUES ($1, $2, $3, $4, $5)"
 
 ALL = GRAPH_MOMENTS
 CHANGES = {
     "nothing": of(shop),
-    "Lango's next version: fields": of(shop, newer=newer_fields),
-    "Lango's next version: columns": of(shop, newer=newer_columns),
-    "Lango's next version: events": of(shop, newer=newer_events),
-    "instruction": of(lambda w: agent(w, instruction="Be brief.")),
-    "description": of(lambda w: agent(w, description="A shop.")),
-    "model": of(lambda w: agent(w, model_name="another")),
-    "output key": of(lambda w: agent(w, output_key="answer")),
-    "callback added": of(lambda w: agent(w, before_agent_callback=no_callback)),
-    "plugin added": of(lambda w: App(name="app", root_agent=agent(w), plugins=[Watching()])),
-    "tool added": of(lambda w: agent(w, tools=[paying(w), buying(w), ordering(w), paying(w, "tip")])),
-    "tools in another order": of(lambda w: agent(w, tools=[ordering(w), buying(w), paying(w)])),
+    "Lango's next version": of(shop, newer=newer),
+    "instruction, description and output key": of(
+        lambda w: agent(w, instruction="Be brief.", description="A shop.", output_key="answer")
+    ),
+    "model, callback and plugin": of(
+        lambda w: App(
+            name="app",
+            root_agent=agent(w, model_name="another", before_agent_callback=no_callback),
+            plugins=[Watching()],
+        )
+    ),
+    "tool added, and another order": of(
+        lambda w: agent(w, tools=[ordering(w), buying(w), paying(w), paying(w, "tip")])
+    ),
     "tool removed": of(lambda w: agent(w, tools=[buying(w), ordering(w)]), unpaid=True),
     "tool renamed": of(
         lambda w: agent(w, plan=[("charge", "1"), ("charge", "2")], tools=[paying(w, "charge"), buying(w), ordering(w)])
@@ -329,7 +339,6 @@ CHANGES = {
     "schema of the approved tool changed": of(lambda w: agent(w, tools=[paying(w), buying_many(w), ordering(w)])),
     "approved tool removed": of(lambda w: agent(w, tools=[paying(w), ordering(w)]), unbought=True),
     "awaited tool removed": of(lambda w: agent(w, tools=[paying(w), buying(w)])),
-    "root renamed": of(lambda w: agent(w, "store")),
     "root and description changed": of(lambda w: agent(w, "store", description="x")),
     "sub-agent added": of(lambda w: agent(w, sub_agents=[agent(w, "clerk", [])])),
     "wrapped in a sequence": of(lambda w: sequence(agent(w), name="outer")),
@@ -389,7 +398,6 @@ CHANGES = {
 CONTINUED_AT_MODEL_CALL = {
     "schema of the approved tool changed": ("approval",),
     "approved tool removed": ("approval",),
-    "root renamed": MOMENTS,
     "root and description changed": MOMENTS,
     "wrapped in a sequence": HELD,
     "wrapped in a loop": HELD,

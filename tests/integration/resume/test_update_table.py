@@ -48,9 +48,7 @@ TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'test' AND tablenam
 EMPTY_COPY = 21  # bytes of PostgreSQL's binary format without a row
 ON_POSTGRES = (
     "nothing",
-    "Lango's next version: fields",
-    "Lango's next version: columns",
-    "Lango's next version: events",
+    "Lango's next version",
     "two agents",
     "graph",
     "graph of Lango's next version",
