@@ -1,8 +1,8 @@
 """Clients that send instructions with chat completions, unchanged, from PyPI: the model reads what they sent."""
 
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from lango.messages import ToolCall
 from tests.support.clients import packages
 from tests.support.processes import TIMEOUT_S
 from tests.support.servers import thread_server
-from tests.support.servers.scripted_server import Answer, scripted_server
+from tests.support.servers.scripted_server import Answer, ScriptedServer, scripted_server
 from tests.support.servers.server_process import serving
 
 SCRIPT = Path(packages.__file__).parent / "instructed_clients.py"
@@ -91,18 +91,53 @@ def texts_of(request: dict[str, Any], *roles: str) -> list[str]:
     return [one if isinstance(one, str) else "".join(part["text"] for part in one) for one in contents]
 
 
+class Heard(NamedTuple):
+    """What a client answered and sent, and what the model of its server received."""
+
+    answer: Any
+    sent: list[dict[str, Any]]
+    received: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def heard(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Heard]:
+    """Return what happened to a client. The clients of an environment run in one process, each with its own server."""
+    found: dict[str, Heard] = {}
+
+    def ask(name: str) -> Heard:
+        if name not in found:
+            installed = CASES[name].packages
+            folder = tmp_path_factory.mktemp("servers")
+            found.update(ask_all(folder, installed, [one for one, case in CASES.items() if case.packages == installed]))
+        return found[name]
+
+    return ask
+
+
+def ask_all(folder: Path, installed: tuple[str, ...], names: list[str]) -> dict[str, Heard]:
+    """Start a server with a model for each client, and run the clients."""
+    agent, rest = f'instruction = "{OWN}"', "[tools]\nenabled = []"
+    urls: dict[str, str] = {}
+    sent: dict[str, list[dict[str, Any]]] = {}
+    models: dict[str, ScriptedServer] = {}
+    with ExitStack() as stack:
+        for name in names:
+            models[name] = model = stack.enter_context(scripted_server(*CASES[name].model))
+            url = f"sqlite:///{folder}/{name}.db"
+            server = serving(folder / name, url, env=model.environment, agent=agent, rest=rest)
+            urls[name], sent[name] = stack.enter_context(recording(stack.enter_context(server).url))
+        answers = packages.run_python(SCRIPT, installed, urls=urls, instructions=SAID)
+    return {name: Heard(answers[name], sent[name], models[name].requests) for name in names}
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_the_model_reads_the_instructions_of_a_client_after_the_agents_own(tmp_path: Path, name: str) -> None:
-    case, agent, rest = CASES[name], f'instruction = "{OWN}"', "[tools]\nenabled = []"
-    with (
-        scripted_server(*case.model) as model,
-        serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", env=model.environment, agent=agent, rest=rest) as server,
-        recording(server.url) as (url, requests),
-    ):
-        answer = packages.run_python(SCRIPT, case.packages, url=url, client=name, instructions=SAID)
+def test_the_model_reads_the_instructions_of_a_client_after_the_agents_own(
+    heard: Callable[[str], Heard], name: str
+) -> None:
+    case, (answer, requests, received_by_model) = CASES[name], heard(name)
     assert answer == case.answer
-    assert len(requests) == len(model.requests)
-    for sent, received in zip(requests, model.requests, strict=True):
+    assert len(requests) == len(received_by_model)
+    for sent, received in zip(requests, received_by_model, strict=True):
         given = texts_of(sent, "system", "developer")
         assert SAID in "".join(given)
         assert case.prompt in "".join(given)
