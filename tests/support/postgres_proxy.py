@@ -36,6 +36,8 @@ class Proxy:
         self._every: int = 0
         self._then_away = False
         self._count = 0
+        self._each = False
+        self._retries = False
         self._away = False
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -60,6 +62,21 @@ class Proxy:
         """
         self._how, self._next, self._every, self._then_away = how, number, every, then_away
         self.lost = self._count = 0
+        self._each = self._retries = False
+
+    def lose_each(self, how: Loss) -> None:
+        """Lose the first attempt of each commit from now on; one that comes while another is retried may pass."""
+        self.lose(0, how)
+        self._each = True
+
+    @property
+    def commits(self) -> int:
+        """How many commits were sent since `lose` was called, those that were lost and their retries too."""
+        return self._count
+
+    def completed(self, tag: bytes) -> None:
+        """Notice that a commit, or a statement that commits, has passed; one without rows is no end of a retry."""
+        self._retries &= tag.endswith(b" 0")
 
     async def cut(self) -> None:
         """Cut every connection."""
@@ -89,9 +106,15 @@ class Proxy:
         if not batch.commits:
             return None
         self._count += 1
-        if self._count != self._next:
+        if self._each:
+            if self._retries:
+                return None
+            # who finds the number of a transaction does not commit it again
+            self._retries = not (self._how == "answer" and batch.is_transaction)
+        elif self._count != self._next:
             return None
-        self._next += self._every
+        else:
+            self._next += self._every
         self.lost += 1
         if self._then_away:
             self._away, self.refused = True, 0
@@ -135,6 +158,8 @@ class Batch:
     def __init__(self, session: Session) -> None:
         self.data = b""
         self.commits = False
+        self.is_transaction = False
+        """Whether it commits a transaction of several statements."""
         self._session = session
 
     def add(self, kind: bytes, body: bytes) -> bool:
@@ -152,6 +177,7 @@ class Batch:
                 session.reads_only = b"READ ONLY" in body
             case b"Q":
                 self.commits |= body.strip(b"\0; ") == b"COMMIT" and not session.reads_only
+                self.is_transaction = self.commits
             case _:
                 pass
         return kind in b"SHQXp"
@@ -167,6 +193,7 @@ class _Connection:
         self._from_server, self._to_server = server
         self._session = Session()
         self._swallow = False
+        self._commits = False
 
     async def run(self) -> None:
         [length] = struct.unpack("!i", head := await self._from_client.readexactly(4))
@@ -199,7 +226,7 @@ class _Connection:
                 case "answer":
                     self._swallow = True
                 case None:
-                    pass
+                    self._commits = batch.commits
             self._to_server.write(batch.data)
             await self._to_server.drain()
 
@@ -208,6 +235,8 @@ class _Connection:
             kind, body = await _message(self._from_server)
             if kind == b"Z":
                 self._session.in_transaction = body != b"I"
+            if kind == b"C" and self._commits:
+                self._proxy.completed(body.rstrip(b"\0"))
             if self._swallow:
                 if kind == b"Z":
                     return
