@@ -19,7 +19,7 @@ from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
 from tests.support.store_workers import NAME, Worker, append_for_ever, append_ordinary_for_ever, open_on_request
 
-ROUNDS = 25
+ROUNDS = 15
 NEWEST = load_migrations().newest
 
 
@@ -103,7 +103,7 @@ async def test_kill_9_at_the_first_start(tmp_path: Path) -> None:
 
 async def test_kill_9_of_the_first_client_of_a_fresh_postgres(postgres_server: str) -> None:
     dice = random.Random(2)
-    for _ in range(10):
+    for _ in range(6):
         url = f"{postgres_server}&schema=kill_{uuid.uuid4().hex[:12]}"
         worker = Worker(open_on_request)
         worker.recv()

@@ -19,8 +19,8 @@ from tests.support.turn_worker import (
     retry_and_go_on,
 )
 
-RANDOM_KILLS = 20
-KILLS_PER_SESSION = 10
+RANDOM_KILLS = 12
+KILLS_PER_SESSION = 6
 
 
 @pytest.mark.parametrize("where", BOUNDARIES)
