@@ -20,11 +20,14 @@ from tests.support.shared_declarations import share_declarations
 
 _IMPORTED_LATE = (
     "pytest",
+    "anthropic",
     "apsw",
     "asyncpg",
     "genai_prices",
     "google.adk.runners",
     "google.adk.tools.mcp_tool.mcp_toolset",
+    "openai.resources.chat",
+    "openai.resources.responses",
     "uvicorn.protocols.http.h11_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",
     "multiprocessing.popen_forkserver",
