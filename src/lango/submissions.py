@@ -26,7 +26,7 @@ class TurnRequest(Struct, frozen=True):
     at_revision: int | None = None
     """Raise `StaleSession`, and store nothing, unless the session has this revision and no running or queued turn."""
     when_busy: WhenBusy | None = None
-    """How a message is handled while a turn of the session runs; None: by the setting `agent.when_busy`."""
+    """How a message is handled while a turn of the session runs, or None to follow the setting `agent.when_busy`."""
     digest: str | None = None
     """What a repeated idempotency key must come with, or None for the same message."""
 

@@ -28,7 +28,7 @@ class Changes(Struct, frozen=True):
     """What is tried instead of what was."""
 
     message: str | None = None
-    """Another message for the whole turn; None: its own."""
+    """Another message for the whole turn, or None for its own."""
     agents: Mapping[str, AgentOptions] = {}
     """Another system text or model of agents, by their names, in this turn."""
     results: Mapping[str, Mapping[str, Any]] = {}

@@ -42,7 +42,7 @@ class Step(Struct, frozen=True):
     tool_context: ToolContext | None = None
     """ADK's context of the tool of ours that runs."""
     model: Any = None
-    """The model that answers the next call instead of the agent's own; None: its own."""
+    """The model that answers the next call instead of the agent's own, or None for its own."""
 
     def inner_id(self, step_id: str) -> str:
         """Return the id of a step, after the ids of the calls that it runs inside of."""

@@ -2,7 +2,7 @@
 
 A model may make up names and numbers, cite the wrong message, or do what a text in the transcript says. And it may miss
 what a user asked to remember: that becomes a pinned note in any case. A note has the day on which it was said. "We
-moved last week" happened on other days, which cannot be told any more once the words stand beside another date.
+moved last week" happened on other days, which can no longer be told once the words stand beside another date.
 """
 
 import re

@@ -69,7 +69,7 @@ class StoredWebhook(Struct, frozen=True):
     user_id: str | None
     """The user who added it, or None for an operator."""
     secret_env: str | None
-    """The environment variable that holds its secret; None: the store holds it, encrypted."""
+    """The environment variable that holds its secret, or None if the store holds it, encrypted."""
     from_settings: bool
     """Whether it is in the settings, and can be changed only there."""
     created_at: float

@@ -92,7 +92,7 @@ def _asked_about(message: Message) -> Iterator[str]:
 
 
 def _nodes_of_workflow(events: Sequence[StoredEvent], entries: Mapping[str, JournalEntry]) -> list[str]:
-    """Return the paths of the nodes that the record names, in their order; none: no workflow ran."""
+    """Return the paths of the nodes that the record names, in their order, or none if no workflow ran."""
     functions = _functions(entries)
     outputs = [event for event in events if _node_info(event).get("output_for")]
     if not functions and not outputs:
@@ -208,7 +208,7 @@ def _leads_to(names: Sequence[str], root: NodeShape) -> bool:
 
 
 def _branches(node: NodeShape, branch: str, *, is_known: bool) -> Iterator[tuple[str, str | None]]:
-    """Yield in which branch each agent runs; None: that is decided while it runs."""
+    """Yield in which branch each agent runs, or None if that is decided while it runs."""
     yield node.name, branch if is_known else None
     for child in node.children:
         inner = f"{branch}." * bool(branch) + f"{node.name}.{child.name}" if node.kind == "parallel" else branch

@@ -47,7 +47,7 @@ def list_models() -> None:
 
 @app.command()
 def path(
-    name: Annotated[str | None, typer.Argument(help="a model; none: the folder of all models")] = None,
+    name: Annotated[str | None, typer.Argument(help="A model; without one, the folder of all models.")] = None,
 ) -> None:
     """Print the path of a model's file, or of the folder of all models."""
     from lango.providers.local.known_models import model_file, models_dir
