@@ -155,7 +155,7 @@ class WebhookSender:
         return signing_key("standard", secret, variable), {}
 
     async def _body(self, due: DueDelivery) -> dict[str, Any] | None:
-        """Return what is sent: which turn ended how, and its text only if that was asked for. Return None to send nothing."""
+        """Return what is sent: which turn ended how, and its text if that was asked for; or None to send nothing."""
         if due.task_id is not None:
             return await task_notification(self._store, due, due.task_id)
         result = TurnResult.decode(due.extra)
