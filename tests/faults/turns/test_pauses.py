@@ -14,15 +14,19 @@ from tests.support.servers.oauth_server import OAuthServer, oauth_server
 from tests.support.store_workers import Worker
 
 PAUSED = ("waiting", "done")
-ON_BOTH = (
+OF_EACH_KIND = (
     "an input of a nested workflow after an agent",
     "an approval",
     "a long-running tool in a workflow that is an agent's tool",
     "an OAuth access in a task",
     "a key",
 )
-"""One shape of each kind of wait, for PostgreSQL too: the other shapes differ in what ADK does above the store."""
-RUNS = [("sqlite", shape) for shape in SHAPES] + [("postgres", shape) for shape in ON_BOTH]
+"""One shape of each kind of wait: the other shapes differ in what ADK does above the store."""
+RUNS = [
+    *(("sqlite", shape, True) for shape in SHAPES),
+    *(("sqlite", shape, False) for shape in OF_EACH_KIND),  # the process that takes the answer ends the turn
+    *(("postgres", shape, True) for shape in OF_EACH_KIND),
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +47,10 @@ async def step(url: str, folder: Path, shape: str, name: str, *, dies: bool = Fa
         worker.kill()
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["answered", "killed with the answer"])
-@pytest.mark.parametrize(("database", "shape"), RUNS)
+@pytest.mark.parametrize(
+    ("database", "shape", "dies"),
+    [pytest.param(*run, id="-".join((*run[:2], "killed with the answer" if run[2] else "answered"))) for run in RUNS],
+)
 async def test_the_answer_to_another_process_continues_a_turn(
     request: pytest.FixtureRequest, tmp_path: Path, database: str, shape: str, dies: bool, oauth: OAuthServer
 ) -> None:
