@@ -26,6 +26,7 @@ _IMPORTED_LATE = (
     "genai_prices",
     "google.adk.runners",
     "google.adk.tools.mcp_tool.mcp_toolset",
+    "mcp.server.mcpserver",
     "openai.resources.chat",
     "openai.resources.responses",
     "uvicorn.protocols.http.h11_impl",

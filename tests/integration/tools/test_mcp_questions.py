@@ -1,11 +1,7 @@
 """A real MCP server asks the user during a call, and reports its progress."""
 
 import asyncio
-import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +15,16 @@ from lango.testing import ScriptedProvider
 from lango.waits import QuestionWait
 from tests.agents.answers import open_questions, submit_input
 from tests.agents.parts import TIMEOUT_S
+from tests.support.forked_commands import forked_command, forked_http_server
 from tests.support.kill_points import copy_store, until_idle
 from tests.support.servers import mcp_tools
 
-STDIO = {"command": sys.executable, "args": [mcp_tools.__file__]}
+STDIO: Any = forked_command(mcp_tools.__file__)
 
 
 def settings_for(url: str, server: dict[str, Any], **agent: Any) -> Settings:
     tools: dict[str, Any] = {"approval": "auto", "enabled": []}
     return Settings.model_validate({"store": {"url": url}, "mcp": {"media": server}, "tools": tools, "agent": agent})
-
-
-@contextmanager
-def over_http() -> Generator[dict[str, Any]]:
-    """Run the server on a socket that listens already."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, mcp_tools.__file__, str(listener.fileno())]
-        with subprocess.Popen(command, pass_fds=[listener.fileno()]) as process:
-            try:
-                yield {"url": f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"}
-            finally:
-                process.terminate()
 
 
 async def until_asked(events: AsyncIterator[TurnEvent]) -> QuestionWait:
@@ -125,9 +110,9 @@ async def test_a_question_that_is_declined_cancelled_or_too_late_ends(sqlite_url
 
 
 async def test_over_http_each_question_goes_to_the_session_whose_call_asks(sqlite_url: str) -> None:
-    with over_http() as server:
+    with forked_http_server(mcp_tools.__file__) as address:
         provider = ScriptedProvider([*(ToolCall(f"c{number}", "order", {}) for number in range(2)), "done", "done"])
-        async with open_runtime(settings_for(sqlite_url, server), provider=provider) as runtime:
+        async with open_runtime(settings_for(sqlite_url, {"url": address}), provider=provider) as runtime:
             users = ("alice", "bob")
             streams = [(await runtime.submit("s", "go", user_id=user)).follow() for user in users]
             asked = [await until_asked(events) for events in streams]

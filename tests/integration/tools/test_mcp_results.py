@@ -2,7 +2,6 @@
 
 import base64
 import json
-import sys
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -17,10 +16,11 @@ from lango.history.tokens import IMAGE_TOKENS
 from lango.messages import Media, Message, ToolCall
 from lango.testing import ScriptedProvider
 from tests.agents.parts import collect
+from tests.support.forked_commands import forked_command
 from tests.support.servers import mcp_tools
 from tests.support.servers.mcp_tools import PICTURE_BYTES, pixels
 
-SERVER = {"media": {"command": sys.executable, "args": [mcp_tools.__file__]}}
+SERVER = {"media": forked_command(mcp_tools.__file__)}
 BASE64 = base64.b64encode(pixels(PICTURE_BYTES)).decode()
 EXCERPT = BASE64[1_000:1_040]
 
@@ -117,7 +117,7 @@ async def test_other_blocks_become_text_and_files_and_an_error_stays_an_error(sq
 
 async def test_an_agent_of_your_own_with_adks_toolset_gets_the_picture_too(sqlite_url: str) -> None:
     """The toolset is the user's own, and ADK alone passes base64 on."""
-    parameters = StdioServerParameters(command=sys.executable, args=[mcp_tools.__file__])
+    parameters = StdioServerParameters(**forked_command(mcp_tools.__file__))
     toolset = McpToolset(connection_params=StdioConnectionParams(server_params=parameters))
     provider = ScriptedProvider([ToolCall("c1", "picture", {}), "nice"])
     agent = LlmAgent(name="own", model=ProviderLlm(provider=provider, model="m"), tools=[toolset])

@@ -1,13 +1,11 @@
 """Real MCP servers in child processes, through ADK's toolset."""
 
-import asyncio
 import logging
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from lango.config import McpSettings, StoreSettings, ToolSettings
 from lango.errors import ConfigError
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
+from tests.support.forked_commands import forked_command, forked_http_server
 
 SERVER = '''
 import os, sys
@@ -99,9 +98,7 @@ async def test_a_stdio_server_its_filter_and_its_environment(
     script: Path, opened: list[McpToolset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "canary")
-    server = McpSettings(
-        command=sys.executable, args=[str(script)], env={"GIVEN": "1"}, tools=["add", "variables", "fails"]
-    )
+    server = McpSettings(**forked_command(str(script)), env={"GIVEN": "1"}, tools=["add", "variables", "fails"])
     [toolset] = mcp_toolsets({"test": server})
     opened.append(toolset)
     results = await ask(
@@ -119,7 +116,7 @@ async def test_a_stdio_server_its_filter_and_its_environment(
 
 
 async def test_only_the_named_tools_are_used_and_need_approval(script: Path, opened: list[McpToolset]) -> None:
-    [toolset] = mcp_toolsets({"test": McpSettings(command=sys.executable, args=[str(script)], tools=["add"])})
+    [toolset] = mcp_toolsets({"test": McpSettings(**forked_command(str(script)), tools=["add"])})
     opened.append(toolset)
     [tool] = await toolset.get_tools()
     assert isinstance(tool, AdkTool)
@@ -153,7 +150,7 @@ async def test_attack_16_a_tool_with_a_schema_above_a_limit_is_dropped_without_t
 ) -> None:
     script = tmp_path / "hostile.py"
     script.write_text(SERVER.replace("if len(sys.argv)", HOSTILE + "if len(sys.argv)"))
-    settings = {"test": McpSettings(command=sys.executable, args=[str(script)])}
+    settings = {"test": McpSettings(**forked_command(str(script)))}
     opened += mcp_toolsets(settings)
     with caplog.at_level(logging.WARNING, "lango.runtime"):
         tools = await opened[0].get_tools()
@@ -164,16 +161,11 @@ async def test_attack_16_a_tool_with_a_schema_above_a_limit_is_dropped_without_t
 
 
 async def test_an_http_server(script: Path, opened: list[McpToolset]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as place:  # the port is reserved, and early connections wait
-        port, fd = place.getsockname()[1], place.fileno()
-        process = await asyncio.create_subprocess_exec(sys.executable, str(script), str(fd), pass_fds=[fd])
-    try:
-        [toolset] = mcp_toolsets({"far": McpSettings(url=f"http://127.0.0.1:{port}/mcp", tools=["add"])})
+    with forked_http_server(script) as url:
+        [toolset] = mcp_toolsets({"far": McpSettings(url=url, tools=["add"])})
         opened.append(toolset)
         assert "5" in str((await ask(toolset, ToolCall("c1", "add", {"a": 2, "b": 3})))["c1"])
-    finally:
-        process.terminate()
-        await process.wait()
+        await toolset.close()
 
 
 async def test_a_server_that_does_not_start_is_named(opened: list[McpToolset]) -> None:
@@ -191,8 +183,8 @@ async def test_a_turn_runs_without_a_server_that_is_down_until_it_is_up(
     # it notes each attempt to start it
     starting = f"open({str(asked)!r}, 'a').write('x'); exec(open({str(late)!r}).read())"
     servers = {
-        "late": McpSettings(command=sys.executable, args=["-c", starting]),
-        "up": McpSettings(command=sys.executable, args=[str(script)], tools=["add"]),
+        "late": McpSettings(**forked_command("-c", starting)),
+        "up": McpSettings(**forked_command(str(script)), tools=["add"]),
     }
     settings = Settings.model_validate(
         {"store": {"url": sqlite_url}, "mcp": servers, "tools": {"approval": "auto", "enabled": []}}
@@ -212,18 +204,6 @@ async def test_a_turn_runs_without_a_server_that_is_down_until_it_is_up(
         assert len(asked.read_text()) > len(attempts)
     assert {"add", "subtract"} <= {spec.name for spec in provider.requests[2].tools}
     assert "unavailable" not in provider.requests[2].system
-
-
-@contextmanager
-def over_socket(script: Path) -> Generator[dict[str, Any]]:
-    """Run a server over HTTP, on a socket that listens already."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, str(script), str(listener.fileno())]
-        with subprocess.Popen(command, pass_fds=[listener.fileno()]) as process:
-            try:
-                yield {"url": f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"}
-            finally:
-                process.terminate()
 
 
 CHANGING = """
@@ -249,7 +229,8 @@ async def test_a_change_of_the_tools_is_seen_by_the_next_model_call(
     script.write_text(SERVER.replace("if len(sys.argv) > 1:", CHANGING + "\nif len(sys.argv) > 1:"))
     tools: dict[str, Any] = {"approval": "auto", "enabled": []}
     provider = ScriptedProvider([ToolCall("c1", "learn", {}), ToolCall("c2", "learned", {}), "done"])
-    with over_socket(script) if over_http else nullcontext({"command": sys.executable, "args": [str(script)]}) as one:
+    with forked_http_server(script) if over_http else nullcontext() as url:
+        one = {"url": url} if url else forked_command(str(script))
         settings = Settings.model_validate({"store": {"url": sqlite_url}, "mcp": {"changing": one}, "tools": tools})
         async with open_runtime(settings, provider=provider) as runtime:
             assert await runtime.run("s", "hi") == "done"
@@ -259,7 +240,7 @@ async def test_a_change_of_the_tools_is_seen_by_the_next_model_call(
 
 
 async def test_the_names_of_tools_are_known_before_a_turn(sqlite_url: str, script: Path) -> None:
-    server = McpSettings(command=sys.executable, args=[str(script)])
+    server = McpSettings(**forked_command(str(script)))
     settings = Settings(
         store=StoreSettings(url=sqlite_url),
         mcp={"sums": server},
@@ -335,7 +316,7 @@ async def test_tools_that_cannot_be_offered_are_listed_with_their_reasons(
     settings = Settings(
         store=StoreSettings(url=sqlite_url),
         mcp={
-            **{name: McpSettings(command=sys.executable, args=[str(file)]) for name, file in servers.items()},
+            **{name: McpSettings(**forked_command(str(file))) for name, file in servers.items()},
             "gone": McpSettings(command="/nowhere/at/all"),
         },
         tools=ToolSettings(enabled=["list_files"], approval="auto"),
