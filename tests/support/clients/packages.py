@@ -73,10 +73,10 @@ def download_everything() -> None:
     from lango.providers.local import QWEN, SMOLLM2, pull
 
     with ThreadPoolExecutor() as pool:
+        for model in (QWEN, SMOLLM2):  # the largest first: the others are there before it
+            pool.submit(pull, model)
         for name in _FOLDERS:
             pool.submit(_installed, name)
-        for model in (SMOLLM2, QWEN):
-            pool.submit(pull, model)
 
 
 def _installed(packages: tuple[str, ...]) -> Path:
