@@ -27,9 +27,9 @@ async def _call_a_tool() -> list[list[Delta]]:
     provider = LocalProvider()
     called = await deltas_of(provider, Request(QWEN.name, (QUESTION,), tools=(WEATHER,)))
     call = call_of(called)
-    result = ToolCall(call.id, call.name, output={"temp_c": 31, "sky": "clear"})
+    result = ToolCall(call.id, call.name, output={"temp_c": 31})
     history = (QUESTION, Message("assistant", tool_calls=(call,)), Message("tool", tool_calls=(result,)))
-    answered = await deltas_of(provider, Request(QWEN.name, history, tools=(WEATHER,), max_tokens=24))
+    answered = await deltas_of(provider, Request(QWEN.name, history, tools=(WEATHER,), max_tokens=14))
     return [called, answered]
 
 
