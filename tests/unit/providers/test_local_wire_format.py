@@ -326,6 +326,10 @@ def test_what_is_missing_is_named_at_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(importlib.util, "find_spec", {"xllamacpp": None}.__getitem__)
     with pytest.raises(MissingDependency, match=r'run `pip install "lango-adk\[local\]" && lango models pull smollm2`'):
         LocalProvider().check("default")
+    assert SMOLLM2.weights
+    (tmp_path / SMOLLM2.weights.file_name).touch()
+    with pytest.raises(MissingDependency, match=r'is not ready yet: run `pip install "lango-adk\[local\]"`'):
+        LocalProvider().check("default")
 
 
 def test_models_have_labels() -> None:

@@ -40,7 +40,7 @@ class LocalProvider:
             missing.append(f"lango models pull {found.name}")
         if missing:
             raise MissingDependency(
-                f"the model {PROVIDER}/{model} is not downloaded yet: run `{' && '.join(missing)}`. "
+                f"the model {PROVIDER}/{model} is not ready yet: run `{' && '.join(missing)}`. "
                 "Or use another model, such as GOOGLE_API_KEY=... LANGO_AGENT__MODEL=gemini/gemini-3.5-flash"
             )
         model_file(model)
